@@ -5,10 +5,10 @@ import { type Database, storable } from '../store/database.ts';
 
 export { type Right, rights };
 
-/** Company permissions that open everything of the company; whoever has neither has what workspaces give. */
+/** Company permissions that grant every right in the company. Other accounts have only their workspace permissions. */
 const FULL: string[] = ['admin', 'manage_company_settings'] satisfies (typeof companyPermissions)[number][];
 
-/** Most workspaces of one person that a page looks into, and knows the names of; of more, those that are asked for. */
+/** Maximum number of workspaces that a page loads for one viewer. Further workspaces are looked up when requested. */
 const MAX_WORKSPACES = 1000;
 
 export interface Workspace {
@@ -16,25 +16,28 @@ export interface Workspace {
   name: string;
 }
 
-/** Somebody who has signed in, and what this person may do at this moment. */
+/** A signed-in user and this user's current rights. */
 export interface Viewer {
-  /** The address, or BOARD_USER. */
+  /** The account's user name, or BOARD_USER. */
   user: string;
-  /** Absent: BOARD_USER. For the log, which names nobody. */
+  /** Account id for the log, which contains no names. Absent for BOARD_USER. */
   accountId?: string | undefined;
-  /** Of the account; absent: BOARD_USER, who is of none. */
+  /** The account's company. Absent for BOARD_USER, who belongs to no company. */
   companyId?: string | undefined;
-  /** Names the session that the person has come with, and opens nothing. */
+  /** Id of the current session; not a secret. */
   sessionId: string;
-  /** Whether everything of the company is open; of all companies, where there is no account. */
+  /** Whether the viewer has every right in the company, or in all companies for BOARD_USER. */
   full: boolean;
-  /** The workspaces in which the person has the right, by name: a thousand at most. */
+  /** Returns up to 1,000 workspaces in which the viewer has the right, sorted by name. */
   workspacesWith(right: Right): Workspace[];
-  /** The one of an id, or a name, in which the person has the right, also where there are more. */
+  /** Finds a workspace by id or name in which the viewer has the right, also beyond the first 1,000. */
   find(right: Right, idOrName: string): Promise<Workspace | undefined>;
-  /** Whether the person has the right in the workspace. */
+  /** Whether the viewer has the right in the workspace. */
   can(right: Right, workspaceId: string): boolean;
-  /** Whether the person has each of these permissions in a workspace of the company: nobody gives more than that. */
+  /**
+   * Whether the viewer has all these permissions in a workspace of the company. Users can only grant permissions that
+   * they hold.
+   */
   holds(permissions: readonly string[], workspaceId: string): boolean;
 }
 
@@ -42,7 +45,7 @@ type Granted = Workspace & { names: ReadonlySet<string> | 'all' };
 
 interface Given extends Pick<Viewer, 'user' | 'accountId' | 'companyId' | 'full'> {
   granted: Granted[];
-  /** Looks up one that is not among them, and open all the same. */
+  /** Finds an accessible workspace that is not in `granted`. */
   lookUp?: (idOrName: string) => Promise<Workspace | null>;
 }
 
@@ -60,14 +63,14 @@ function viewerOf({ user, accountId, companyId, full, granted, lookUp }: Given):
     async find(right, idOrName) {
       const known = byId.get(idOrName) ?? granted.find(({ name }) => name === idOrName);
       if (known) return has(known, right) ? { id: known.id, name: known.name } : undefined;
-      // Who has fewer than a page knows has no other.
+      // A list below the limit is complete, so no lookup is needed.
       const found = granted.length < MAX_WORKSPACES ? null : await lookUp?.(idOrName);
       if (!found) return undefined;
       byId.set(found.id, { ...found, names: 'all' });
       return found;
     },
     can: (right, workspaceId) => {
-      // The operator has everything, and need not know its name.
+      // The operator has every right, so the workspace does not need to be loaded.
       if (accountId === undefined) return isUuid(workspaceId);
       const one = byId.get(workspaceId);
       return one !== undefined && has(one, right);
@@ -84,7 +87,7 @@ type Prisma = Database['prisma'];
 
 const page = { select: { id: true, name: true }, orderBy: { name: 'asc' }, take: MAX_WORKSPACES } as const;
 
-/** One of the company, or of all. By the primary key, or by the unique name. */
+/** Finds a workspace by primary key or unique name, in the given company or in all companies. */
 const lookUpIn = (prisma: Prisma, companyId?: string) => (idOrName: string) =>
   prisma.workspace.findFirst({
     select: page.select,
@@ -94,24 +97,26 @@ const lookUpIn = (prisma: Prisma, companyId?: string) => (idOrName: string) =>
     },
   });
 
-/** Whoever knows BOARD_USER and its password: everything, in every company. */
+/** Creates the viewer for BOARD_USER, who has every right in every company. */
 export async function operatorViewer(prisma: Prisma, user: string): Promise<Viewer> {
   const workspaces = await prisma.workspace.findMany(page);
   const granted = workspaces.map((one) => ({ ...one, names: 'all' as const }));
   return viewerOf({ user, full: true, granted, lookUp: lookUpIn(prisma) });
 }
 
-/** The same while Postgres does not answer: no workspace is known then. */
+/** Creates the viewer for BOARD_USER while Postgres does not answer. Its workspace list is empty. */
 export const namelessOperator = (user: string): Viewer => viewerOf({ user, full: true, granted: [] });
 
-/** An element of `accounts.app_groups`, as SCIM writes it. Teams hold no users here, so that theirs give nothing. */
+/**
+ * An element of `accounts.app_groups`, as written by SCIM. Teams have no members here, so they grant no permissions.
+ */
 interface StoredGroup {
   workspace: string;
   permissions: string[];
   permissionSet?: string;
 }
 
-/** What an account has of its company and of workspaces. */
+/** An account with its company permissions and workspace permissions. */
 export interface AccountRights {
   id: string;
   userName: string;
@@ -120,7 +125,7 @@ export interface AccountRights {
   appGroups: unknown;
 }
 
-/** Those of a company and of its workspaces, permission sets looked up as they are now. */
+/** Creates the viewer for an account, with the current contents of its permission sets. */
 export async function accountViewer(prisma: Prisma, account: AccountRights): Promise<Viewer> {
   const { id: accountId, userName: user, companyId, companyPermissions } = account;
   if (companyPermissions.some((name) => FULL.includes(name))) {

@@ -14,7 +14,9 @@ import { type Client, isSecret, LIFETIME_MS, newSecret } from './sessions.ts';
 
 const derive = promisify<string, Buffer, number, object, Buffer>(scrypt);
 
-/** 32 MB and some 0.2 s for each guess. Stored with the hash, so that it may grow later. */
+/**
+ * scrypt parameters: 32 MB and about 0.2 s per guess. They are stored with the hash, so that they can be raised later.
+ */
 const COST = { N: 32_768, r: 8, p: 3 };
 const MAX_MEMORY = 64 * 1024 * 1024;
 const HASH_BYTES = 32;
@@ -23,10 +25,10 @@ const SHORTEST = 12;
 const LONGEST = 128;
 const FEWEST_DIFFERENT = 5;
 
-/** For whoever chooses one. */
+/** Hint for users who choose a password. */
 export const PASSWORD_RULE = `Use at least ${SHORTEST} characters, for example several unrelated words.`;
 
-/** What is wrong with a new password, in words; nothing when it will do. Length counts for more than mixture. */
+/** Returns why a new password is not acceptable, or undefined if it is. Length matters more than character classes. */
 export function passwordProblem(password: string, email: string): string | undefined {
   const characters = [...password];
   if (characters.length < SHORTEST || characters.length > LONGEST)
@@ -40,7 +42,7 @@ export function passwordProblem(password: string, email: string): string | undef
   return undefined;
 }
 
-/** The form that is stored: `scrypt$N$r$p$salt$hash`. */
+/** Hashes a password in the stored form `scrypt$N$r$p$salt$hash`. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(16);
   const hash = await derive(password.normalize('NFKC'), salt, HASH_BYTES, { ...COST, maxmem: MAX_MEMORY });
@@ -48,7 +50,7 @@ export async function hashPassword(password: string): Promise<string> {
   return ['scrypt', N, r, p, salt.toString('base64url'), hash.toString('base64url')].join('$');
 }
 
-/** @param stored what `hashPassword` made */
+/** @param stored a hash made by `hashPassword` */
 export async function isPassword(password: string, stored: string): Promise<boolean> {
   const [, N, r, p, salt = '', hash = ''] = stored.split('$');
   const expected = Buffer.from(hash, 'base64url');
@@ -62,13 +64,15 @@ export async function isPassword(password: string, stored: string): Promise<bool
   return timingSafeEqual(given, expected);
 }
 
-/** Companies may share a person: each account of an address has its own password. Bounds the cost of a guess. */
+/** Maximum accounts per sign-in. An address can have an account in several companies, each with its own password. */
 const MOST_ACCOUNTS = 5;
 
-/** Guesses that are computed at a time: each takes 32 MB. */
+/** Password checks that run at the same time. Each needs 32 MB. */
 const MOST_GUESSES = 4;
 
-/** Where somebody comes from who signs in, and the secret of the session that this browser had, which ends then. */
+/**
+ * The client that signs in, and the secret of the browser's previous session. A successful sign-in ends that session.
+ */
 export interface Arrival {
   client: Client;
   previous: string | undefined;
@@ -78,13 +82,13 @@ type SigningIn = Pick<DashboardAccount, 'id' | 'userName' | 'companyId' | 'sessi
 
 const TOKEN = /^[\w-]{43}$/;
 
-/** Dashboard accounts as the console needs them. */
+/** Creates the sign-in, session and invitation functions for accounts. */
 export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool'>, log: Log) {
   let guesses = 0;
-  // Compared with where there is no account, so that an answer takes as long.
+  // Compared if no account matches, so that the response takes equally long.
   const decoy = hashPassword('no account has this password');
 
-  /** @returns the value of the cookie; nothing when the account was deactivated or signed out meanwhile */
+  /** @returns the session cookie's value; undefined if the account was deactivated or signed out in the meantime */
   async function begin(
     account: SigningIn,
     { client, previous }: Arrival,
@@ -114,11 +118,12 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
   }
 
   return {
-    /** Whether so many passwords are being compared that another has to wait. */
+    /** Whether a further password check has to wait. */
     isBusy: () => guesses >= MOST_GUESSES,
 
     /**
-     * Begins a session. @returns the value of its cookie; nothing when there is no active account with this password
+     * Starts a session.
+     * @returns the session cookie's value; undefined if no active account has this password
      */
     async signIn(
       { email, password }: { email: string; password: string },
@@ -142,7 +147,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       }
     },
 
-    /** The same for whoever an OpenID provider vouches for, whose word holds for one company. */
+    /** Starts a session for a user whom an OpenID provider authenticated. The provider is trusted for one company. */
     async signInProved(
       { email, company }: Proved,
       arrival: Arrival,
@@ -152,13 +157,14 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
         where: { email, company: { OR: which } },
         select: { id: true, userName: true, companyId: true, sessionEpoch: true, active: true },
       });
-      // Of that company alone: others, where the address has an account too, have not been asked.
+      // The provider is trusted for this company only, so accounts of the address in other companies are not
+      // considered.
       if (account === null) return { refused: 'unknown', companyId: '' };
       const secret = account.active ? await begin(account, arrival, 'openid_connect') : undefined;
       return secret === undefined ? { refused: 'inactive', companyId: account.companyId } : { secret };
     },
 
-    /** Ends the session that a browser had, where it is an account's: it signs in as BOARD_USER, and does not wait. */
+    /** Ends a browser's previous account session when it signs in as BOARD_USER. The sign-in does not wait for this. */
     leave(secret: string | undefined, user: string, { address }: Client): void {
       if (!isSecret(secret)) return;
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
@@ -167,7 +173,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       }).catch((error) => log.warn({ err: error }, 'previous session of a browser was not ended'));
     },
 
-    /** Who has opened the session of a cookie, and may do what now; nothing when it is over. */
+    /** Returns the viewer of a session cookie with current rights; undefined if the session has ended. */
     async arrived(secret: string | undefined, client: Client): Promise<Viewer | undefined> {
       if (!isSecret(secret)) return undefined;
       const session = await findSession(pool, hashApiKey(secret));
@@ -179,7 +185,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       return { ...(await accountViewer(prisma, session.account)), sessionId: session.id };
     },
 
-    /** Ends the session that the viewer has come with. */
+    /** Ends the viewer's current session. */
     async signOut({ accountId, user, sessionId }: Viewer, client: Client): Promise<void> {
       await audited(pool, personOf({ id: accountId!, userName: user }, client), async (tx) => {
         const entries = await endSessions(tx, [sessionId], { accountId });
@@ -187,7 +193,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       });
     },
 
-    /** Not waited for: the operator gets in without Postgres, and then the log alone tells of it. */
+    /** Records the operator's sign-in or sign-out without waiting. If Postgres is down, only the log records it. */
     tellOfOperator(action: 'sessions.begin' | 'sessions.end', user: string, { address }: Client): void {
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
       const subject = { kind: 'operator', id: 'BOARD_USER' };
@@ -196,16 +202,19 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       );
     },
 
-    /** Whoever knows BOARD_USER may do everything. @throws when Postgres does not answer */
+    /**
+     * Returns the viewer for BOARD_USER.
+     * @throws if Postgres does not answer
+     */
     operator: (user: string): Promise<Viewer> => operatorViewer(prisma, user),
 
-    /** The address that an invitation is for, while it can be used. */
+    /** Returns the email address of a valid invitation; undefined if it was used or has expired. */
     async invited(token: string): Promise<string | undefined> {
       const account = await prisma.account.findFirst({ where: usable(token), select: { email: true } });
       return account?.email;
     },
 
-    /** Sets the password of an invitation, once; whoever was signed in with the old one no longer is. */
+    /** Sets the password of an invitation once, and ends sessions that were started with the old password. */
     async accept(
       token: string,
       password: string,
@@ -244,7 +253,7 @@ function personOf({ id, userName }: { id: string; userName: string }, { address 
 }
 
 function usable(token: string) {
-  // What is no token has the hash of none.
+  // A malformed token gets an empty hash, which matches no invitation.
   const hash = TOKEN.test(token) ? hashApiKey(token) : Buffer.alloc(0);
   return { invitationHash: new Uint8Array(hash), invitationExpiresAt: { gt: nowDate() }, active: true };
 }

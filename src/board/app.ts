@@ -21,30 +21,31 @@ import type { Live } from './live.ts';
 import { QUEUES_PATH } from './queues.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';
 
-/** Methods that change nothing. */
+/** HTTP methods that change nothing. */
 const SAFE = ['GET', 'HEAD', 'OPTIONS'];
 
 /**
- * Whether a request that may change something was sent by a page of this very host and port. A cookie alone does not
- * prove it, as cookies are shared by all ports of a host. Browsers send at least one of the two headers with every such
- * request, so a request with neither is refused.
+ * Whether a request that may change something was sent by a page of this host and port. The session cookie does not
+ * prove it, because cookies are shared by all ports of a host. Browsers send at least one of the two headers with such
+ * a request, so a request without both is rejected.
  */
 function isSameOrigin({ method = '', headers }: IncomingMessage): boolean {
   if (SAFE.includes(method)) return true;
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin') return false;
   if (headers.origin === undefined) return site === 'same-origin';
-  // The scheme is left out: behind a proxy that ends TLS, the page's is https and ours http.
+  // The scheme is not compared. If a proxy terminates TLS, the page uses https and this server http.
   return URL.canParse(headers.origin) && new URL(headers.origin).host === headers.host;
 }
 
-/** The queue answers within a fraction of this, or not at all: BullMQ waits without end for a connection. */
+/** Milliseconds after which a queue request fails. BullMQ itself waits for a connection indefinitely. */
 const TIMEOUT_MS = 10_000;
 
 /**
- * Nothing comes from anywhere but this server. No rule asks for https: the console is served on loopback.
+ * Creates the security headers. Pages load resources only from this server. https is not enforced, because the console
+ * itself is served over http, for example on loopback.
  *
- * @param sources what a page may load, by kind
+ * @param sources what a page may load, by resource type
  */
 const securityHeaders = (sources: Record<string, string[]>) =>
   helmet({
@@ -59,22 +60,22 @@ const securityHeaders = (sources: Record<string, string[]>) =>
       },
     },
     strictTransportSecurity: false,
-    // With no-referrer, a browser would send its forms without the origin that they are checked for.
+    // With no-referrer, a browser would submit forms with `Origin: null`, and the origin check would reject them.
     referrerPolicy: { policy: 'same-origin' },
   });
 
-/** Our own pages: no script and no style but those of our files. */
+/** Headers of console pages. They load scripts and styles only from the asset files. */
 const ofConsole = securityHeaders({
   defaultSrc: ["'none'"],
   scriptSrc: ["'self'"],
   styleSrc: ["'self'"],
   connectSrc: ["'self'"],
-  // Previews of preference centers, which have a policy of their own.
+  // Previews of preference centers. Their responses have their own policy.
   frameSrc: ["'self'"],
   baseUri: ["'none'"],
 });
 
-/** Bull Board's components set styles on elements; the fonts that it asks the web for do not come. */
+/** Headers of Bull Board. Its components need inline styles. Its web fonts stay blocked. */
 const ofQueues = securityHeaders({
   defaultSrc: ["'self'"],
   styleSrc: ["'self'", "'unsafe-inline'"],
@@ -84,25 +85,28 @@ const ofQueues = securityHeaders({
 export interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
   /** The pages of the console. */
   pages: Router;
-  /** What of them changes by itself. */
+  /** Server-sent events for the parts of pages that change without an action. */
   live: Live;
-  /** Bull Board, and the one for people who may not see whom jobs are about. */
+  /** Bull Board. `maskedQueues` is for viewers who may not see user data. */
   queues: Express;
   maskedQueues: Express;
   /** Whether the queue is connected. */
   ready(): boolean;
-  /** What the process cannot do without and did not have at its last look, by name. */
+  /** Dependencies that the process needs and could not use at the last check, by name. */
   lacking(): Lacking[];
-  /** Where the queue is. */
+  /** The store that holds the queue. */
   kind: 'redis' | 'postgres';
-  /** What the queue has lost and nobody has confirmed. */
+  /** The data loss that the queue reported and no operator has confirmed yet. */
   loss(): QueueLoss | undefined;
   clockSkew(): number | undefined;
-  /** METRICS_TOKEN. */
+  /** Value of METRICS_TOKEN. */
   metricsToken: string;
 }
 
-/** The console's stages, in order: only /healthz, /readyz, /metrics and /sign-in are reached without a session. */
+/**
+ * Builds the console's middleware, in order. /healthz, /readyz, /metrics, /assets, /sign-in and /invitation need no
+ * session.
+ */
 export function createBoardApp({
   pages,
   live,
@@ -129,7 +133,7 @@ export function createBoardApp({
       .get((_request, response) => answer(response))
       .all(refuseOtherMethods);
   addPage('/healthz', (response) => response.json({ message: 'alive' }));
-  // From the last look, a few seconds ago: whoever asks again and again costs the stores nothing.
+  // Uses the result of the last check, which is a few seconds old. Frequent probes therefore add no load to the stores.
   addPage('/readyz', (response) => {
     const found = missing();
     const leaving = isLeaving();
@@ -155,11 +159,11 @@ export function createBoardApp({
   app.use(createSignIn({ ...signIn, isPostgresAway: () => missing().includes('postgres') }));
   app.route('/events').get(live.serve).all(refuseOtherMethods);
   app.use(pages);
-  // Bull Board takes its API in any case.
+  // Bull Board matches its API paths case-insensitively.
   app.use(/^\/queues\/api(?=\/|$)/i, forbidCaching, answerInTime(ready));
   app.use(QUEUES_PATH, refuseChanges, boundPages, (request, response, next) => {
     const { full, accountId } = viewerOf(response);
-    // What the lanes hold is of all companies: only who runs the installation sees it.
+    // Lanes contain data of every company, so only BOARD_USER may see job contents.
     (full && accountId === undefined ? queues : maskedQueues)(request, response, next);
   });
   app.use((request, response) => {
@@ -171,7 +175,7 @@ export function createBoardApp({
     const isKnown = viewerOf(response) !== undefined;
     if (status >= 500 && isKnown) log.error({ err: error }, 'request to the console failed');
     else if (status >= 500) strangers.line('error', { err: error }, 'request to the console failed');
-    // What was begun can only be cut off, so that nobody takes it for whole.
+    // A started response is cut off, so that the client does not take it for complete.
     if (response.headersSent) response.destroy();
     else response.status(status).json({ message: status >= 500 ? 'Internal Server Error' : 'Bad Request' });
   });
@@ -182,7 +186,7 @@ function refuseOtherMethods(_request: Request, response: Response): void {
   response.status(405).set('Allow', 'GET, HEAD').json({ message: 'Method Not Allowed' });
 }
 
-/** Of this process: memory, and for how long its event loop was held; and what it knows of the queue's losses. */
+/** Serves metrics of this process: memory, event loop delay, dependencies, clock skew and data loss of the queue. */
 function showMetrics(
   token: string,
   { loss, missing, clockSkew }: Pick<BoardAppOptions, 'loss' | 'clockSkew'> & { missing(): string[] },
@@ -200,7 +204,7 @@ function showMetrics(
   };
 }
 
-/** What says twice where it goes, or names no path. */
+/** Rejects requests with an ambiguous host (400) or a target that is not a path (404). */
 function refuseUnclear(request: Request, response: Response, next: NextFunction): void {
   if (!namesOneHost(request))
     response.status(400).set('Connection', 'close').json({ message: 'Bad Request' });
@@ -213,10 +217,12 @@ function refuseOtherOrigins(request: Request, response: Response, next: NextFunc
   else response.status(403).json({ message: 'This request must come from a page of the console.' });
 }
 
-/** Jobs on a page of the console: each may be an envelope of megabytes, and all of a page are in memory at once. */
+/**
+ * Maximum number of jobs on a Bull Board page. All jobs of a page are in memory at once, and each can have megabytes.
+ */
 const MOST_JOBS_PER_PAGE = 20;
 
-/** Bull Board shows as many jobs on a page as it is asked for; who asks for more gets a page of the most. */
+/** Limits the `jobsPerPage` parameter of Bull Board, which accepts any number. */
 function boundPages(request: Request, _response: Response, next: NextFunction): void {
   const [path, sent = ''] = request.url.split(/\?(.*)/s);
   const query = new URLSearchParams(sent);
@@ -227,25 +233,27 @@ function boundPages(request: Request, _response: Response, next: NextFunction): 
   next();
 }
 
-/** Browsers pack nothing that they send here; the readers of bodies behind this would unpack it, also with Brotli. */
+/**
+ * Rejects compressed request bodies. Browsers send none here, and the body parsers would decompress them, even Brotli.
+ */
 function refusePacked(request: Request, response: Response, next: NextFunction): void {
   if ((request.headers['content-encoding'] ?? 'identity') === 'identity') next();
   else response.status(415).json({ message: 'Unsupported Media Type' });
 }
 
-/** Nothing is done to the queues by themselves: what a job is the picture of would stay as it is. */
+/** Rejects changes to queues. A changed job would no longer match the data that it mirrors. */
 function refuseChanges(request: Request, response: Response, next: NextFunction): void {
   if (SAFE.includes(request.method)) next();
   else response.status(403).json({ message: 'The queues are read-only.' });
 }
 
-/** What people sent is not left behind in the browser. */
+/** Keeps browsers from storing responses, because jobs contain data of users. */
 function forbidCaching(_request: Request, response: Response, next: NextFunction): void {
   response.set('Cache-Control', 'no-store');
   next();
 }
 
-/** 503 where the queue does not answer. */
+/** Responds with 503 if the queue is not connected or does not answer within TIMEOUT_MS. */
 function answerInTime(ready: () => boolean) {
   return (_request: Request, response: Response, next: NextFunction) => {
     const giveUp = () => {

@@ -3,24 +3,24 @@ import { grouped } from '../platform/format.ts';
 import { type Html, html } from '../platform/html.ts';
 import { count } from './layout.ts';
 
-/** What one day adds to a bar; several of a day stand on each other. */
+/** A value of one day. Values of the same day are summed. */
 export interface DayValue {
-  /** ISO 8601, in UTC. */
+  /** UTC date in ISO 8601, for example 2026-01-31. */
   day: string;
   value: number;
 }
 
-/** The drawing is stretched to the width that there is: these are units of its own. */
+/** Size of the drawing in its own units: the browser stretches it to the available width. */
 const WIDTH = 600;
 const HEIGHT = 120;
 const GAP = 0.25;
 const LEAST = 2;
 
 /**
- * Bars by day, up to today, drawn on the server. Beside it a table has to stand for whoever does not see it: the drawing
- * says its largest day, and its days, in words.
+ * Draws a bar for each day up to today, on the server. Screen readers read the period and the day with the largest
+ * value; the page must also show a table.
  *
- * @param days bars; days without a value have none
+ * @param days number of bars; a day without a value gets an empty bar
  */
 export function dailyChart(name: string, values: readonly DayValue[], { days }: { days: number }): Html {
   const today = DateTime.utc().startOf('day');
@@ -43,7 +43,7 @@ export function dailyChart(name: string, values: readonly DayValue[], { days }: 
 <figcaption><span>${bars[0]!.day}</span><span>${name}; at most ${grouped(most.value)} a day</span><span>${bars.at(-1)!.day}</span></figcaption></figure>`;
 }
 
-/** One bar: what is said where it is pointed at, and its parts from the ground up. */
+/** A bar: its tooltip, and its parts from bottom to top. */
 interface Bar {
   title: string;
   parts: readonly number[];
@@ -55,7 +55,7 @@ function drawBars(bars: readonly Bar[], top: number): Html[] {
     const room = HEIGHT - LEAST * (parts.length - 1);
     let y = HEIGHT;
     return parts.map((value, part) => {
-      // Whatever there is can be seen.
+      // A small value would otherwise be invisible.
       const height = value === 0 ? 0 : Math.max(LEAST, (value / top) * room);
       y -= height;
       return html`<rect class="bar bar-${part}" x="${(index * step + (step * GAP) / 2).toFixed(2)}" y="${y.toFixed(2)}" width="${(step * (1 - GAP)).toFixed(2)}" height="${height.toFixed(2)}"><title>${title}</title></rect>`;
@@ -64,17 +64,17 @@ function drawBars(bars: readonly Bar[], top: number): Html[] {
 }
 
 export interface BarChart {
-  /** What the parts of each bar are, from the ground up. */
+  /** Names of each bar's parts, from bottom to top. */
   parts: readonly string[];
-  /** What each bar is of, and how much each part is; at least one. */
+  /** Label and part values of each bar, oldest first; at least one bar. */
   bars: readonly { of: string; values: readonly number[] }[];
-  /** A number with its unit. */
+  /** Formats a value with its unit. */
   show(value: number): string;
 }
 
 /**
- * A bar for each of what came one after another, the first on the left, drawn on the server. Whoever does not see it hears
- * the latest and the largest, and has a table.
+ * Draws stacked bars on the server, the oldest on the left. Screen readers read the latest and the largest bar; the
+ * page must also show a table.
  */
 export function barChart(name: string, { parts, bars, show }: BarChart): Html {
   const sumOf = ({ values }: { values: readonly number[] }) => values.reduce((sum, value) => sum + value, 0);
@@ -90,7 +90,7 @@ export function barChart(name: string, { parts, bars, show }: BarChart): Html {
 <figcaption><span>${bars[0]!.of}</span>${parts.map((part, index) => html`<span>${parts.length > 1 && html`<span class="key bar-${index}" aria-hidden="true"></span>`}${part}, at most ${show(Math.max(...bars.map(({ values }) => values[index]!)))}</span>`)}<span>${bars.at(-1)!.of}</span></figcaption></figure>`;
 }
 
-/** One line of a chart; a point that nobody knows is undefined, and leaves a gap. */
+/** A line of a chart. A point without a known value is undefined and leaves a gap. */
 export interface Line {
   name: string;
   values: readonly (number | undefined)[];
@@ -98,17 +98,17 @@ export interface Line {
 
 export interface LineChart {
   lines: readonly Line[];
-  /** Of the points, epoch milliseconds. */
+  /** Times of the points, in epoch milliseconds. */
   times: readonly number[];
-  /** A number with its unit. */
+  /** Formats a value with its unit. */
   show(value: number): string;
-  /** The least that the chart is high, so that what is next to nothing looks like it. */
+  /** Minimum value at the top of the chart, so that very small values look small. */
   least: number;
 }
 
 /**
- * Lines over time, drawn on the server. Whoever does not see it hears the highest and the latest of each, and has a table.
- * Script tells the values of a point.
+ * Draws lines over time on the server. Screen readers read the highest and the latest value of each line; the page must
+ * also show a table. A script in the browser shows the values of the point under the pointer.
  */
 export function lineChart(name: string, { lines, times, show, least }: LineChart): Html {
   const known = lines.map(({ values }) => values.filter((value) => value !== undefined));
@@ -134,13 +134,15 @@ export function lineChart(name: string, { lines, times, show, least }: LineChart
 <figcaption>${legend.map((one, index) => html`<span><span class="key line-${index}" aria-hidden="true"></span>${one.name}: ${one.said}</span>`)}</figcaption></figure>`;
 }
 
-/** A line alone, for a cell of a table that says the same in numbers. */
+/** Draws a single line for a table cell. Hidden from screen readers, because the cell also has the numbers. */
 export function sparkline(values: readonly (number | undefined)[]): Html {
   const top = Math.max(1, ...values.filter((value) => value !== undefined));
   return html`<svg class="spark" viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" aria-hidden="true"><path class="line-0" d="${pathOf(values, top)}"/></svg>`;
 }
 
-/** Points in the middle of their time; one that stands alone is as wide as it. */
+/**
+ * Builds an SVG path with each point in the middle of its interval. A point without neighbors spans its whole interval.
+ */
 function pathOf(values: readonly (number | undefined)[], top: number): string {
   const step = WIDTH / Math.max(1, values.length);
   let path = '';
@@ -156,7 +158,7 @@ function pathOf(values: readonly (number | undefined)[], top: number): string {
   return path;
 }
 
-/** What nobody has recorded is shaded: it is not nothing. */
+/** Shades the intervals in which no line has a value, so that they do not look like zero. */
 function gapsOf(lines: readonly Line[], count: number): Html[] {
   const step = WIDTH / Math.max(1, count);
   const drawn: Html[] = [];

@@ -23,7 +23,7 @@ import { noticeOf, shell } from './layout.ts';
 import { createMinuteLimit } from './lockouts.ts';
 import { clientOf, type OperatorSessions } from './sessions.ts';
 
-/** What pages are made from. */
+/** Services that every console page can use. */
 export interface ConsoleServices {
   database: Database;
   connection: QueueConnection;
@@ -31,16 +31,18 @@ export interface ConsoleServices {
   config: LayoutSettings & Config;
   /** Sessions of BOARD_USER. */
   operators: OperatorSessions;
-  /** What the queue has lost and nobody has confirmed. */
+  /** The data loss that the queue reported and no operator has confirmed yet. */
   loss(): QueueLoss | undefined;
-  /** What the process cannot do without and does not have. */
+  /** Dependencies that this process needs and currently cannot use. */
   lacking(): Lacking[];
-  /** Why Postgres refused the last heartbeat; absent: nobody looks. */
+  /** The reason why Postgres rejected the last heartbeat; absent if the process sends no heartbeats. */
   rejectsWrites?(): Readings['rejectsWrites'];
   log: Log;
 }
 
-/** What pages use beside the stores: what waits in the lanes, and a way into them; the fleet; and preference centers. */
+/**
+ * Services of the pages: the stores, a search in the lanes, an enqueue, the fleet and the preference center renderer.
+ */
 export interface PageServices extends ConsoleServices {
   waiting: ReturnType<typeof createWaitingSearch>;
   queue: GroupCommit;
@@ -49,28 +51,30 @@ export interface PageServices extends ConsoleServices {
   renderer: Renderer;
 }
 
-/** A request of somebody who has the page's right somewhere. */
+/** A request of a signed-in user who has the page's right in at least one workspace. */
 export interface Visit<Services> {
   services: Services;
   viewer: Viewer;
-  /** The viewer, for the audit. */
+  /** The viewer as recorded in audit entries. */
   actor: Actor;
-  /** BOARD_URL, else that of the page that has sent the form, as https://host; empty where the browser does not say. */
+  /**
+   * BOARD_URL if set, otherwise the request's Origin header, for example https://host. Empty if the browser sends none.
+   */
   origin: string;
-  /** Those in which the person has the right, by name: a thousand at most. */
+  /** Up to 1,000 workspaces in which the viewer has the page's right, sorted by name. */
   workspaces: Workspace[];
-  /** One in which the person has the page's right, by its id or name, among a thousand or not. */
+  /** Finds a workspace by id or name in which the viewer has the page's right, even if it is not in `workspaces`. */
   findWorkspace(idOrName: string): Promise<Workspace | undefined>;
   params: Record<string, string>;
-  /** Of the address; what is missing, or came twice, is empty. */
+  /** Returns a query parameter, trimmed; empty if it is missing or repeated. */
   query(name: string): string;
-  /** Of the form; what is missing is empty. */
+  /** Returns the first value of a form field; empty if the field is missing. */
   field(name: string): string;
-  /** Every value of the form's field. */
+  /** Returns all values of a form field. */
   fields(name: string): string[];
 }
 
-/** What a visit ends with: a page, another page's address, a file, or a document of somebody else to be shown in a frame. */
+/** A page, a redirect to another page, untrusted HTML for a sandboxed frame, or a file. */
 export type Reply =
   | { title: string; body: Html; status?: number; refresh?: number; notice?: string }
   | { to: string }
@@ -81,14 +85,14 @@ export type Reply =
 export interface Page<Services = ConsoleServices> {
   method: 'get' | 'post';
   path: string;
-  /** What a person needs, of a right in one workspace at least. */
+  /** The permit that a request needs. A workspace right is enough in one workspace. */
   right: Permit;
-  /** Bytes that its form may have, where that is more than usual. */
+  /** Maximum size of the form in bytes, if it differs from FORM_BYTES. */
   mostBytes?: number;
   handle(visit: Visit<Services>): Promise<Reply>;
 }
 
-/** What can be said to whoever asked: there is no such thing, or what was sent will not do. */
+/** An error that the console shows to the user as a page or as JSON, with its HTTP status. */
 export class Sorry extends Error {
   override name = 'Sorry';
   readonly status: number;
@@ -100,25 +104,25 @@ export class Sorry extends Error {
 }
 
 /**
- * What people wrote for their users is hostile here: it runs nothing, sends nothing, loads nothing from anywhere, and
- * stands in an origin of its own, whoever opens it.
+ * Content security policy for untrusted HTML, for example a preference center that a customer wrote. The HTML runs no
+ * scripts, sends no forms, loads nothing from the network and has an origin of its own, even if it is opened directly.
  */
 const FRAMED =
   "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox";
 
-/** Ids of a page of a list, and the few fields beside them. */
+/** Maximum size of a form in bytes: the ids of a list page and a few other fields. */
 const FORM_BYTES = 65_536;
 
-/** Values of a form: the ids of a page. */
+/** Maximum number of values in a form: the ids of a list page. */
 const MOST_FIELDS = 600;
 
-/** Actions of one person within a minute: each leaves an entry in the audit, or several, which is kept for a year. */
+/** Actions per user and minute. Each action adds audit entries, which are kept for a year. */
 const MOST_ACTIONS = 120;
 
-/** Those that change something, and those that hand something out. */
+/** Whether the page changes or exports data. */
 const isAction = ({ method, path }: Page<never>) => method === 'post' || /\.csv$|\/export$/.test(path);
 
-/** The pages, each behind its right. */
+/** Creates the router of all pages, each protected by its right. */
 export function createConsole<Services extends Pick<ConsoleServices, 'config' | 'loss' | 'log'>>(
   pages: Page<Services>[],
   services: Services,
@@ -153,7 +157,7 @@ export function createConsole<Services extends Pick<ConsoleServices, 'config' | 
   return router;
 }
 
-/** One line per action, however it ends; who looks leaves none, as an open page asks every few seconds. */
+/** Logs each action with its status. Page views are not logged, because an open page reloads every few seconds. */
 function logAction(log: Log) {
   return (request: Request, response: Response, next: NextFunction) => {
     const { path } = request;
@@ -210,7 +214,11 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
   }
 }
 
-/** @returns the workspaces in which the viewer has the right. @throws {Sorry} for whoever lacks it */
+/**
+ * Checks the page's right.
+ * @returns the workspaces in which the viewer has the right
+ * @throws {Sorry} if the viewer lacks it
+ */
 function enter(right: Page['right'], viewer: Viewer): Workspace[] {
   const isOperator = viewer.accountId === undefined;
   if (right === 'anyone' || (right === 'operator' && isOperator)) return [];
@@ -223,7 +231,7 @@ function enter(right: Page['right'], viewer: Viewer): Workspace[] {
   return workspaces;
 }
 
-/** That of a page has been held against the host that was asked, before anything else. */
+/** Returns the console's origin. A form's Origin header has already been checked against the request's host. */
 function originOf(
   { headers: { origin = '' } }: Request,
   { config }: Pick<ConsoleServices, 'config'>,
@@ -250,7 +258,7 @@ export function lacking(right: Right): Sorry {
   return new Sorry(403, `Your account needs the permission ${names} in a workspace.`);
 }
 
-/** @throws {Sorry} for whoever lacks the permit, of a right in the workspace */
+/** @throws {Sorry} if the viewer lacks the permit; a right is checked in the given workspace */
 export function requirePermit(
   { viewer }: Pick<Visit<unknown>, 'viewer'>,
   permit: Permit,
@@ -260,14 +268,14 @@ export function requirePermit(
   else if (!viewer.can(permit, workspaceId)) throw lacking(permit);
 }
 
-/** For who has every right there is. */
+/** Error for a viewer who has every right but sees no workspace. */
 const noWorkspace = () =>
   new Sorry(
     503,
     'No workspace found: Postgres does not answer, or no workspace exists yet (penstock workspaces create).',
   );
 
-/** What an error means to whoever asked; undefined: nothing that could be told. */
+/** Maps an error to one that the user may see; undefined if the error must not be shown. */
 function sorryOf(error: unknown): Sorry | undefined {
   if (error instanceof Sorry) return error;
   if (error instanceof QueueUnavailable)
@@ -289,7 +297,7 @@ const titles: Record<number, string> = {
   503: 'Not available',
 };
 
-/** A page that says what is wrong; to who takes no pages, JSON. */
+/** Sends an error page, or JSON if the client does not accept HTML. */
 export function sendSorry(request: Request, response: Response, { status, message }: Sorry): void {
   response.status(status).set('Cache-Control', 'no-store');
   if (request.accepts(['json', 'html']) !== 'html') {
@@ -301,7 +309,10 @@ export function sendSorry(request: Request, response: Response, { status, messag
   response.send(shell({ title: titles[status] ?? 'Error', body, path: request.path, viewer }));
 }
 
-/** One of the visit's workspaces by its id or name; undefined where none is named. @throws {Sorry} for any other */
+/**
+ * Returns the workspace in the query (id or name), or undefined if the query names none.
+ * @throws {Sorry} if the viewer has no permission in it
+ */
 export async function chosenWorkspace({
   findWorkspace,
   query,

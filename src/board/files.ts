@@ -5,7 +5,7 @@ import type { Response, Router } from 'express';
 import express from 'express';
 import { packageRoot } from '../platform/files.ts';
 
-/** Our own files, which is all that a page asks for. Beside the sources, not compiled. */
+/** Asset files of the console, read from the source folder. Pages load no other files. */
 const types = { 'console.css': 'text/css; charset=utf-8', 'console.js': 'text/javascript; charset=utf-8' };
 
 type Name = keyof typeof types;
@@ -20,12 +20,12 @@ const files = new Map(
   }),
 );
 
-/** Where a page finds the file: another content has another path, so that browsers may keep it for ever. */
+/** Returns the URL path of an asset. It contains a hash of the content, so that browsers can cache it indefinitely. */
 export function assetPath(name: Name): string {
   return `/assets/${files.get(name)!.version}/${name}`;
 }
 
-/** Serves them to everybody: the form to sign in needs them, and they tell nothing. */
+/** Serves the assets without a session. The sign-in form needs them, and they contain no private data. */
 export function createAssets(): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
   for (const name of names)
@@ -36,19 +36,22 @@ export function createAssets(): Router {
   return router;
 }
 
-/** A file of the console, as it is made. */
+/** A file that is generated while it is sent. */
 export interface FileReply {
   file: string;
   type: string;
   chunks: AsyncIterable<string> | Iterable<string>;
 }
 
-/** Files that are on their way at once: each reads the store page by page, and other pages need it, too. */
+/** Maximum number of concurrent downloads. Each reads the store page by page, and other pages need the store, too. */
 const MOST_FILES = 2;
 
 let sending = 0;
 
-/** Sends a file, unless too many are on their way. @returns whether it was sent */
+/**
+ * Sends a file, unless too many downloads are running.
+ * @returns whether it was sent
+ */
 export async function download(response: Response, reply: FileReply): Promise<boolean> {
   if (sending >= MOST_FILES) return false;
   sending++;
@@ -60,7 +63,7 @@ export async function download(response: Response, reply: FileReply): Promise<bo
   }
 }
 
-/** Piece by piece, as fast as it is taken. */
+/** Sends the chunks as fast as the client reads them. */
 async function send(response: Response, { file, type, chunks }: FileReply): Promise<void> {
   response.set('Content-Type', type).attachment(file);
   response.set('Content-Type', type);
@@ -72,10 +75,16 @@ async function send(response: Response, { file, type, chunks }: FileReply): Prom
   response.end();
 }
 
-/** Milliseconds in which a receiver has to take what is buffered, 64 KiB at most. A slower one would keep its place. */
+/**
+ * Milliseconds within which a client has to read the buffered data (at most 64 KiB). A slower client would block a
+ * download slot.
+ */
 const PATIENCE = 10_000;
 
-/** Resolves when more can be written, or when the receiver is gone or too slow, whose connection is closed. */
+/**
+ * Resolves when the response can be written again or the client has disconnected. Disconnects a client that is too
+ * slow.
+ */
 function writable(response: Response): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => response.destroy(), PATIENCE);

@@ -9,22 +9,22 @@ import { type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import type { Database } from '../store/database.ts';
 import { type FleetCounters, readFleetCounters } from '../store/health.ts';
 
-/** Milliseconds for which a look is given again: however many people look, the stores are asked once. */
+/** Milliseconds for which a reading is reused. Any number of viewers causes one query of the stores. */
 const FRESH_MS = 300;
 
-/** Milliseconds between the two looks that a rate of counters is made from. */
+/** Minimum and maximum milliseconds between the two readings from which a rate is calculated. */
 const SHORTEST_MS = 4000;
 const LONGEST_MS = 120_000;
 
-/** Milliseconds for the counters, which no sentence rests on. */
+/** Timeout in milliseconds for the counters. No problem depends on them. */
 const COUNTERS_MS = 1000;
 
-/** The fleet at one moment; what is undefined could not be had. */
+/** The fleet at one point in time. Values that could not be read are undefined. */
 export interface FleetState extends Readings {
-  /** The most severe first. */
+  /** Problems, most severe first. */
   problems: Problem[];
   counters: FleetCounters | undefined;
-  /** Dead letters a second, and applied objects a second by lane; between this look and one before. */
+  /** Dead letters per second, and applied objects per second by lane, since an earlier reading. */
   rates: Rates | undefined;
 }
 
@@ -46,7 +46,9 @@ export interface FleetOptions {
   rejectsWrites?(): Readings['rejectsWrites'];
 }
 
-/** Looks at the whole fleet. Whoever asks within a moment gets the same look: pages, streams and the history. */
+/**
+ * Creates a shared reader for the state of the fleet. Pages, streams and the history reuse its readings for FRESH_MS.
+ */
 export function createFleet({
   database: { pool },
   connection,
@@ -65,13 +67,13 @@ export function createFleet({
   function ratesOf(counters: FleetCounters): Rates | undefined {
     const now = { at: performance.now(), counters };
     past = past.filter(({ at }) => now.at - at < LONGEST_MS);
-    // The latest that lies far enough back.
+    // Prefer the latest reading that is old enough.
     const before = past.findLast(({ at }) => now.at - at >= SHORTEST_MS) ?? past[0];
     past.push(now);
     return before && ratesBetween(before, now);
   }
 
-  /** Adds to each problem since when this process has seen it, where nothing else tells. */
+  /** Sets the start of each problem without one to the time at which this process first saw it. */
   function dated(problems: Problem[], at: Date): Problem[] {
     const before = begun;
     begun = new Map();
@@ -96,10 +98,10 @@ export function createFleet({
   }
 
   return {
-    /** Never rejects. */
+    /** Reads the fleet. Never rejects. */
     look(): Promise<FleetState> {
       if (last && performance.now() - last.takenAt < FRESH_MS) return last.look;
-      // One that is under way is waited for, however long a store keeps it.
+      // A pending reading is reused however long the stores take.
       const taking = { takenAt: Number.POSITIVE_INFINITY, look: take() };
       last = taking;
       return taking.look.finally(() => {
@@ -111,7 +113,10 @@ export function createFleet({
 
 export type Fleet = ReturnType<typeof createFleet>;
 
-/** Counters that have fallen were set back: nothing is known then. */
+/**
+ * Calculates rates between two readings. If a counter was reset, a lane's rate is undefined and the dead-letter rate is
+ * 0.
+ */
 export function ratesBetween(before: Counted, now: Counted): Rates {
   const seconds = Math.max(0.001, (now.at - before.at) / 1000);
   const rate = (later: number, earlier: number | undefined) =>

@@ -13,15 +13,18 @@ import {
 } from '../store/health.ts';
 import type { Fleet } from './fleet.ts';
 
-/** Several looks a minute, of which the first one that succeeds is kept: none is missed for a timer that drifts. */
+/**
+ * Milliseconds between readings. Several per minute, of which only the first success is stored, so that timer drift
+ * skips no minute.
+ */
 const LOOK_MS = 20_000;
 
-/** Rows of this process after which it drops old ones. */
+/** Number of rows after which this process deletes old rows. */
 const FORGET_EVERY = 60;
 
 /**
- * Keeps how the fleet is, a row a minute. Any number of boards may: who comes first writes the minute's row. Nothing of
- * it touches a request or a batch: it reads what heartbeats and lanes have left in the stores.
+ * Records the state of the fleet, one row per minute. Several consoles may run this: the first one writes the row of
+ * the minute. It only reads heartbeats, lanes and counters from the stores, so requests and batches are not affected.
  */
 export function recordHistory(pool: Pool, fleet: Fleet, log: Log): Service & { now(): Promise<void> } {
   let rows = 0;
@@ -29,7 +32,7 @@ export function recordHistory(pool: Pool, fleet: Fleet, log: Log): Service & { n
   async function look(): Promise<void> {
     if (await isMinuteRecorded(pool)) return;
     const { processes, lanes, counters, postgres, redis } = await fleet.look();
-    // While Postgres is away there is nobody to tell.
+    // Without Postgres, no row can be written.
     if (!processes || !counters || !postgres) return;
     const written = await recordMinute(pool, {
       ...counters,
@@ -46,10 +49,10 @@ export function recordHistory(pool: Pool, fleet: Fleet, log: Log): Service & { n
   return { name: 'history', now: looks.now, stop: looks.stop };
 }
 
-/** A time that a chart shows, and how it is cut, in seconds. */
+/** A time range of a chart and its resolution. */
 interface Range {
   seconds: number;
-  /** One point, which is one row. */
+  /** Minutes per point, each from one row. */
   minutes: RowMinutes;
 }
 
@@ -63,40 +66,40 @@ export type RangeName = keyof typeof ranges;
 
 export const rangeNames = Object.keys(ranges) as RangeName[];
 
-/** One point of a chart; what is undefined nobody knows. */
+/** A point of a chart. Unknown values are undefined. */
 export interface Point {
-  /** Epoch milliseconds of its beginning. */
+  /** Start of the interval in epoch milliseconds. */
   at: number;
-  /** Objects and requests a second, since the point before. */
+  /** Objects or requests per second since the previous point. */
   accepted?: number | undefined;
   applied?: number | undefined;
   refused?: number | undefined;
   deadLetters?: number | undefined;
-  /** Of all lanes. */
+  /** Total of all lanes. */
   waiting?: number | undefined;
   oldestSeconds?: number | undefined;
   workers?: number;
   postgresMs?: number;
   redisMs?: number | undefined;
-  /** Objects a second, and jobs, by lane. */
+  /** Applied objects per second and waiting jobs, by lane. */
   lanes?: { applied: number | undefined; depth: number | undefined }[];
 }
 
-/** Points that counters may lie apart for a rate: one may be missing between them. */
+/** Maximum distance between two rows for a rate, in points. One row may be missing between them. */
 const MOST_APART = 2.5;
 
 /**
- * Points of a range, the oldest first; those that nobody recorded have no values. What lies between two rows that are too
- * far apart, and what is about a counter that was set back, is not known.
+ * Returns the points of a range, oldest first. A point without a row has no values. A rate is unknown if the previous
+ * row is too old or the counter was reset.
  *
- * @param rows the oldest first; the first may lie before the range
- * @param now epoch milliseconds, up to which the range goes
+ * @param rows oldest first; the first row may be before the range
+ * @param now end of the range in epoch milliseconds
  */
 export function pointsOf(rows: readonly RecordedFleet[], { seconds, minutes }: Range, now: number): Point[] {
   const step = minutes * 60_000;
   const byTime = new Map(rows.map((row) => [row.at.getTime(), row]));
   const present = Math.floor(now / step) * step;
-  // The present point has its row a few seconds after it has begun.
+  // The row of the current point is written a few seconds after the interval starts.
   const end = byTime.has(present) ? present : present - step;
   const count = (seconds * 1000) / step;
   let before = byTime.get(end - count * step);
@@ -136,7 +139,10 @@ function pointOf(
 
 const sum = (numbers: number[]) => numbers.reduce((all, one) => all + one, 0);
 
-/** Reads the points of a range. @throws while Postgres does not answer */
+/**
+ * Reads the points of a range.
+ * @throws if Postgres does not answer
+ */
 export async function readHistory(pool: Pool, name: RangeName, now = Date.now()): Promise<Point[]> {
   const range = ranges[name];
   const from = new Date(now - (range.seconds + 2 * range.minutes * 60) * 1000);

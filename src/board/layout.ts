@@ -12,11 +12,11 @@ export { count, duration };
 interface Place {
   path: string;
   name: string;
-  /** Absent: everybody sees it. */
+  /** Permit that the page needs; absent if every user sees it. */
   permit?: Permit;
 }
 
-/** The pages that the navigation leads to, in three groups. */
+/** Pages in the navigation, in three groups. */
 const places: { group: string; pages: Place[] }[] = [
   {
     group: 'Users',
@@ -61,7 +61,7 @@ function isOpenTo(viewer: Viewer, permit: Permit = 'anyone'): boolean {
   return permit === 'anyone' || viewer.accountId === undefined;
 }
 
-/** The groups that have a page for the viewer. */
+/** Renders the navigation groups that have at least one page for the viewer. */
 function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
   return places.flatMap(({ group, pages }) => {
     const open = pages.filter(({ permit }) => isOpenTo(viewer, permit));
@@ -79,19 +79,19 @@ function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
 export interface Shell {
   title: string;
   body: Html;
-  /** Of the request: which place of the navigation is the present one. */
+  /** Path of the request; determines which navigation link is marked as current. */
   path: string;
-  /** Absent: nobody has signed in. */
+  /** Absent if the user is not signed in. */
   viewer?: Viewer | undefined;
-  /** What the last action has done. */
+  /** Result of the previous action. */
   notice?: string | undefined;
-  /** What every page says first, since somebody has to act. */
+  /** Message at the top of every page that requires an operator to act. */
   alarm?: string | undefined;
-  /** Seconds after which the page looks again, where there is script. */
+  /** Seconds after which a script reloads the page. */
   refresh?: number | undefined;
 }
 
-/** A whole page. */
+/** Renders a complete HTML page. */
 export function shell({ title, body, path, viewer, notice, alarm, refresh }: Shell): string {
   const isPresent = (place: string) => path === place || (place !== '/' && path.startsWith(`${place}/`));
   return html`<!doctype html>
@@ -118,7 +118,9 @@ ${body}
 `.text;
 }
 
-/** What actions say of themselves on the page that follows; `?done=` names one, so that no address can say anything else. */
+/**
+ * Notices that a page shows after an action, by the value of `?done=`. A fixed list, so that a link cannot inject text.
+ */
 const notices: Record<string, string> = {
   replayed: 'Enqueued again. If an object fails again, it comes back with the new reason.',
   discarded: 'Discarded. The dead letter stays under “Discarded” with your reason.',
@@ -149,7 +151,7 @@ const notices: Record<string, string> = {
 export const noticeOf = (done: string): string | undefined =>
   Object.hasOwn(notices, done) ? notices[done] : undefined;
 
-/** A moment: UTC as it stands, in the reader's zone with script. */
+/** Renders a time in UTC. A script converts it to the reader's time zone. */
 export function moment(at: Date | string | null | undefined): Html {
   if (at === null || at === undefined) return html`<span class="faint">never</span>`;
   const iso = new Date(at).toISOString();
@@ -161,15 +163,15 @@ export type Tone = 'good' | 'bad' | 'warn' | 'calm';
 
 export const badge = (text: string, tone: Tone = 'calm') => html`<span class="badge ${tone}">${text}</span>`;
 
-/** Nothing to show, and what to do next. */
+/** Renders a placeholder for an empty list, with a hint at the next step. */
 export function empty(title: string, hint: Part): Html {
   return html`<div class="empty"><p><strong>${title}</strong></p><p>${hint}</p></div>`;
 }
 
-/** A column's heading; numbers stand on the right. */
+/** A column heading. Number columns are right-aligned. */
 export type Column = string | { name: string; number: true };
 
-/** A table that scrolls within itself where the screen is narrow. */
+/** Renders a table that scrolls horizontally on a narrow screen. */
 export function table(caption: string, columns: Column[], rows: Part[][]): Html {
   const isNumber = columns.map((column) => typeof column !== 'string');
   const head = columns.map((column) =>
@@ -185,27 +187,27 @@ export function table(caption: string, columns: Column[], rows: Part[][]): Html 
 <thead><tr>${head}</tr></thead><tbody>${body}</tbody></table></div>`;
 }
 
-/** Names with what belongs to them; what has nothing is left out. */
+/** Renders name and value pairs. Pairs with an empty value are omitted. */
 export function facts(pairs: [name: string, value: Part][]): Html {
   const given = pairs.filter(([, value]) => value !== null && value !== undefined && value !== '');
   return html`<dl class="facts">${given.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
-/** A link to the next page. */
+/** Renders a link to the next page. */
 export function nextPage(path: string, query: Record<string, string | undefined>, text = 'Older'): Html {
   return html`<p class="pager"><a rel="next" href="${pathWith(path, query)}">${text}</a></p>`;
 }
 
-/** A path with those of the query's members that there are. */
+/** Appends the non-empty query parameters to a path. */
 export function pathWith(path: string, query: Record<string, string | undefined>): string {
   const given = Object.entries(query).filter((pair): pair is [string, string] => Boolean(pair[1]));
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
-/** Names that a choice has; of more, one is typed. */
+/** Maximum number of options in a select. For more workspaces, the user types the name or id. */
 const MOST_CHOICES = 200;
 
-/** A choice among workspaces; none where there is nothing to choose. */
+/** Renders a workspace selection; undefined if there are fewer than two workspaces. */
 export function workspaceChoice(
   workspaces: Workspace[],
   chosen: Workspace | undefined,
@@ -221,15 +223,15 @@ export function workspaceChoice(
   )}</select></label>`;
 }
 
-/** Nodes of one tree, and characters of one text: a profile may have a megabyte. */
+/** Maximum nodes per tree and characters per text. A profile can have a megabyte. */
 const MAX_NODES = 400;
 const MAX_CHARACTERS = 400;
 
 /**
- * JSON as a tree that opens and closes without script.
+ * Renders JSON as a tree that expands and collapses without script.
  *
- * @param masked shows names alone
- * @param most nodes at most
+ * @param masked shows member names without values
+ * @param most maximum number of nodes
  */
 export function tree(value: Json, { masked = false, most = MAX_NODES } = {}): Html {
   let left = most;
@@ -261,10 +263,10 @@ export function tree(value: Json, { masked = false, most = MAX_NODES } = {}): Ht
   );
 }
 
-/** What a spreadsheet would take for a formula. */
+/** Matches values that a spreadsheet would evaluate as a formula. */
 const FORMULA = /^[=+\-@\t\r\n]/;
 
-/** A line of RFC 4180, whose values no spreadsheet computes. */
+/** Formats a CSV line (RFC 4180) and escapes values that a spreadsheet would evaluate as a formula. */
 export function csvLine(values: readonly unknown[]): string {
   const written = values.map((value) => {
     const text = String(value ?? '');
@@ -274,7 +276,7 @@ export function csvLine(values: readonly unknown[]): string {
   return `${written.join(',')}\r\n`;
 }
 
-/** JSON in one line, cut: for a table. */
+/** Formats JSON as one shortened line, for a table cell. */
 export function brief(value: Json, most = 160): string {
   const text = JSON.stringify(value) ?? '';
   return text.length > most ? `${text.slice(0, most)}…` : text;

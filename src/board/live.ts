@@ -8,53 +8,56 @@ import type { RangeName } from './history.ts';
 import { healthParts } from './pages/health.ts';
 import { charts, rangeOf } from './pages/history.ts';
 
-/** Milliseconds between two looks at the fleet, which all streams share. */
+/** Milliseconds between two readings of the fleet. All streams share them. */
 const LOOK_MS = 1000;
 
-/** Between two looks at charts: a row a minute comes. */
+/** Milliseconds for which rendered charts are reused. The history gets one row per minute. */
 const CHART_MS = 20_000;
 
-/** Between two looks at who may still have a stream; a comment shows proxies that it is alive. */
+/**
+ * Milliseconds between two session checks of all streams. Each check also sends a comment, which keeps proxies from
+ * closing the connection.
+ */
 const CHECK_MS = 10_000;
 
-/** For one look at a session, when it fails. */
+/** If a failed session check took longer than this, the other streams are not checked until the next interval. */
 const PATIENCE_MS = 1000;
 
-/** A stream's life, after which the browser asks for another, and is asked who it is. */
+/** Maximum duration of a stream. The browser then reconnects and authenticates again. */
 const LIFE_MS = 300_000;
 
-/** After which a browser whose stream has ended asks again. */
+/** Milliseconds after which a browser reconnects when a stream has ended. */
 const RETRY_MS = 2000;
 
-/** Streams of one account, and of all. An open window that is seen has one. */
+/** Maximum number of streams per account and in total. Each visible window has one stream. */
 const MOST_OF_ONE = 8;
 const MOST = 64;
 
-/** Parts of the page, by name. */
+/** HTML of page parts, by name. */
 type Parts = Record<string, string>;
 
 interface Stream {
   response: Response;
-  /** Of the account; BOARD_USER has one for all who know it. */
+  /** Account id; empty for BOARD_USER, so that all its sessions share one limit. */
   owner: string;
   range: RangeName;
   endsAt: number;
-  /** Whether it has to be sent everything: it has had nothing yet, or could not take what came. */
+  /** Whether to send all parts: the stream is new, or the client was too slow for the last update. */
   isWhole: boolean;
-  /** Who it is now; nothing: nobody any more. */
+  /** Loads the viewer again; undefined if the session has ended. */
   again(): Promise<Viewer | undefined>;
 }
 
 export interface LiveOptions extends Pick<PageServices, 'fleet' | 'connection' | 'database'> {
   log: Log;
-  /** Milliseconds, where they are other ones. */
+  /** Intervals in milliseconds, if they differ from the defaults. */
   checkMs?: number;
   lifeMs?: number;
 }
 
 /**
- * The health page as server-sent events: those of its parts that have changed, as markup. One look at the fleet serves
- * all streams, and nobody looks while there is none.
+ * Sends the parts of the health page that have changed as server-sent events with HTML. All streams share one reading
+ * of the fleet per interval, and without streams the fleet is not read.
  */
 export function createLive({
   fleet,
@@ -103,7 +106,7 @@ export function createLive({
 
   function end(stream: Stream): void {
     streams.delete(stream);
-    // Who takes nothing is not waited for.
+    // A client that does not read would delay a regular end indefinitely.
     if (stream.response.writableNeedDrain) stream.response.destroy();
     else stream.response.end();
   }
@@ -114,10 +117,10 @@ export function createLive({
       if (performance.now() >= stream.endsAt) end(stream);
     }
     for (const stream of streams) {
-      // While sessions cannot be looked up streams go on, and with them the sentence that says so.
+      // If sessions cannot be looked up, streams continue, so that the page can show the outage.
       const begun = performance.now();
       const still = await stream.again().catch(() => 'unknown' as const);
-      // A store that hangs is not asked for each of them.
+      // If the store hangs, do not query it once per stream.
       if (still === 'unknown' && performance.now() - begun > PATIENCE_MS) return;
       if (still || !streams.has(stream)) continue;
       stream.response.write('event: end\ndata:\n\n');
@@ -133,7 +136,7 @@ export function createLive({
     name: 'live health',
     count: () => streams.size,
 
-    /** Answers until the reader leaves, has lost the session, or some minutes are over. */
+    /** Streams until the client disconnects, the session ends, or the maximum duration is over. */
     serve(request, response) {
       const { accountId: owner = '' } = viewerOf(response);
       const own = [...streams].filter((one) => one.owner === owner).length;
@@ -148,7 +151,7 @@ export function createLive({
       response.set({
         'Content-Type': 'text/event-stream; charset=utf-8',
         'Cache-Control': 'no-store',
-        // No proxy keeps it back, and no connection outlives it.
+        // Proxies must not buffer the stream, and the connection must not be reused.
         'X-Accel-Buffering': 'no',
         Connection: 'close',
       });

@@ -8,18 +8,18 @@ import { accountsByEmail } from '../store/sessions.ts';
 import { inTransaction } from '../store/transactions.ts';
 import type { Client } from './sessions.ts';
 
-/** A person may mistype this often before the first wait. */
+/** Number of failed attempts after which the first wait starts. */
 const FREE_FAILURES = 5;
 
-/** The first wait; each further failure doubles it. */
+/** Duration of the first wait. Each further failure doubles it. */
 const FIRST_WAIT_MS = 1000;
 
-/** Short enough that the owner gets in again within a minute, long enough that guessing is hopeless. */
+/** Maximum wait: the account's owner can sign in again within a minute, and guessing stays impractical. */
 const LONGEST_WAIT_MS = 60_000;
 
 /**
- * Slows guessing down. After some wrong passwords in a row nobody can sign in to an account for a while, with the right
- * one neither, whatever address a guess comes from. Whoever is signed in stays so.
+ * Slows down password guessing. After several wrong passwords in a row, all sign-ins to the account have to wait, even
+ * with the correct password and from any address. Existing sessions continue.
  */
 export function createLockout(now: () => number = Date.now) {
   let failures = 0;
@@ -32,18 +32,18 @@ export function createLockout(now: () => number = Date.now) {
   }
 
   return {
-    /** Seconds to wait until the next attempt, rounded up; 0: none. */
+    /** Seconds until the next attempt is allowed, rounded up; 0 if it is allowed now. */
     secondsLeft(): number {
       return Math.max(0, Math.ceil((lockedUntil - now()) / 1000));
     },
 
-    /** Counts an attempt, before it is compared: attempts at the same moment are all counted. */
+    /** Counts an attempt as failed before the password is compared, so that concurrent attempts are all counted. */
     failed(): void {
       if (++failures >= FREE_FAILURES) wait = nextWait();
       beginWait();
     },
 
-    /** Begins the wait anew when the attempt has been answered: comparing a password takes a part of it. */
+    /** Restarts the wait after the response, because the password comparison uses up a part of it. */
     answered: beginWait,
 
     succeeded(): void {
@@ -55,12 +55,12 @@ export function createLockout(now: () => number = Date.now) {
   };
 }
 
-/** Milliseconds of a window. */
+/** Length of a window in milliseconds. */
 const MINUTE_MS = 60_000;
 
 /**
- * A limit of so many a minute for each key, in windows that all share. Keys are those of people who have signed in, so that
- * there are as many as accounts.
+ * Limits actions per key and minute, in windows that all keys share. Keys belong to signed-in users, so their number is
+ * bounded by the number of accounts.
  */
 export function createMinuteLimit(most: number, now: () => number = Date.now) {
   let counts = new Map<string, number>();
@@ -75,7 +75,7 @@ export function createMinuteLimit(most: number, now: () => number = Date.now) {
   }
 
   return {
-    /** Seconds until there may be another one, rounded up; 0: now. */
+    /** Seconds until the next action is allowed, rounded up; 0 if it is allowed now. */
     secondsLeft: (key: string) => ((current().get(key) ?? 0) < most ? 0 : Math.ceil((endsAt - now()) / 1000)),
     count: (key: string) => void current().set(key, (counts.get(key) ?? 0) + 1),
   };
@@ -83,12 +83,15 @@ export function createMinuteLimit(most: number, now: () => number = Date.now) {
 
 type Lockout = ReturnType<typeof createLockout>;
 
-/** Without a guess for this long it begins anew; whoever goes on guessing has one a minute, which is more. */
+/**
+ * Milliseconds without an attempt after which a lockout is reset. An attacker who continues is held to one guess per
+ * minute.
+ */
 const FORGOTTEN_MS = 3_600_000;
 
 /**
- * A lockout for each name, whether there is such an account or not: the answer does not tell. Names share 65,536 slots,
- * so that none ever has to give way to another. Which ones do only this process knows.
+ * Keeps a lockout per name, whether or not the account exists, so that responses do not reveal accounts. Names share
+ * 65,536 slots, which bounds memory without evictions. The assignment to slots is a secret of this process.
  */
 export function createLockouts(now: () => number = Date.now) {
   const secret = randomBytes(32);
@@ -102,7 +105,7 @@ export function createLockouts(now: () => number = Date.now) {
   }
 
   return {
-    /** Of whoever is in the settings: no guess at another name has to do with it. */
+    /** Lockout of BOARD_USER. Guesses at other names do not affect it. */
     ofOperator: createLockout(now),
 
     of(name: string): Lockout {
@@ -120,17 +123,20 @@ export function createLockouts(now: () => number = Date.now) {
       };
     },
 
-    /** Slots that are remembered. */
+    /** Number of slots in use. */
     size: () => slots.size,
   };
 }
 
 export type Lockouts = ReturnType<typeof createLockouts>;
 
-/** Between two times at which failed sign-ins are written down, in ms. */
+/** Milliseconds between two writes of failed sign-ins to the audit. */
 const TELL_MS = 60_000;
 
-/** Names that are told apart within that time, about as many as can be tried; others are counted together. */
+/**
+ * Maximum number of names counted individually per interval, about as many as can be tried. Further names are counted
+ * together.
+ */
 const MOST_NAMES = 1000;
 
 interface Failed {
@@ -138,19 +144,19 @@ interface Failed {
   address: string | undefined;
 }
 
-/** Names that are no account's: neither can be one. */
+/** Keys that cannot collide with an account's name: stored names have no leading space. */
 const OPERATOR = ' operator';
 
 const OTHERS = ' others';
 
-/** An address of one company alone. No text that is stored has the character between them. */
+/** Key of an address in one company. The separator U+0000 cannot occur in stored text. */
 const within = (email: string, company: string) => `${email}\0${company}`;
 
 const addressOf = (name: string) => name.split('\0')[0]!;
 
 /**
- * Counts wrong passwords by name, and writes them into the audit once a minute: however fast somebody guesses, it is a
- * bounded number of entries. A name that no account has is not written, since it may be a password.
+ * Counts failed sign-ins by name and writes them to the audit once a minute, so that fast guessing creates a bounded
+ * number of entries. A name that matches no account is not written, because it may be a password.
  */
 export function createFailedSignIns(
   pool: Pool,
@@ -170,7 +176,7 @@ export function createFailedSignIns(
     if (names.size === 0) return;
     try {
       const accounts = await accountsByEmail(pool, [...new Set([...names.keys()].map(addressOf))]);
-      // All of them, or none: what was not written is counted again with the next minute.
+      // Written in one transaction. If it fails, the counts are added to the next interval.
       await inTransaction(pool, (tx) => write(tx, names, accounts));
     } catch (error) {
       for (const [name, failed] of names) add(name, failed);
@@ -206,11 +212,12 @@ export function createFailedSignIns(
   return {
     name: 'failed sign-ins',
     /**
-     * @param name of an account, in lower case; undefined: the operator's
-     * @param company the only one whose account was asked for; absent: a password is tried with those of all
+     * Counts a failed sign-in.
+     * @param name account name in lower case; undefined for BOARD_USER
+     * @param company the only company that was tried; absent if the accounts of all companies were tried
      */
     note(name, { address }, company) {
-      // One that no column can hold must not hide the others.
+      // A name that Postgres cannot store would make the whole transaction fail.
       const stored = name === undefined ? OPERATOR : storable(name).trim();
       add(company === undefined ? stored : within(stored, company), { count: 1, address });
     },

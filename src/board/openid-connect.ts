@@ -13,35 +13,38 @@ import { clientOf, isSecret, newSecret, readCookie } from './sessions.ts';
 
 type Library = typeof import('openid-client');
 
-/** For each request to the provider; a sign-in makes four at most. */
+/** Timeout in seconds for each request to the provider. A sign-in makes at most four. */
 const PATIENCE_SECONDS = 5;
 
-/** The provider's endpoints and keys are looked up again after this long; meanwhile a new key is found by its id. */
+/**
+ * Milliseconds for which the provider's endpoints are reused. The library fetches a new signing key by its id at any
+ * time.
+ */
 const KNOWN_MS = 3_600_000;
 
-/** Once they cannot be looked up, those that are known are used for this long. */
+/** Milliseconds for which the last known endpoints are reused after a failed lookup. */
 const AGAIN_MS = 60_000;
 
 /**
- * Sign-ins that the provider is asked about at once, because each made-up code costs a request to it. Sources take turns,
- * and a source has half of the places at most, so that strangers with made-up codes cannot keep real users out.
+ * Limits for sign-ins that query the provider, because each made-up code costs a request to it. Sources take turns, and
+ * one source gets at most half of the slots, so that made-up codes cannot block real users.
  */
 const EXCHANGES = { atOnce: 8, atOnceOfOne: 4, mostWaiting: 256, mostWaitingOfOne: 64, patience: 5000 };
 
-/** States that were answered and must not be used again; a state expires after LIFETIME_MS. */
+/** Maximum number of used states that are remembered. A state expires after LIFETIME_MS. */
 const MAX_USED_STATES = 20_000;
 
-/** Characters of an answer's query: a code, a state, and what little stands beside them. */
+/** Maximum length of the callback's query in characters: a code, a state and a few short parameters. */
 const MOST_OF_ANSWER = 8192;
 
-/** What a person has to come back within. */
+/** Milliseconds within which the user has to return from the provider. */
 const LIFETIME_MS = 600_000;
 
-/** Where a person is sent to the provider, and where it sends back to; the latter is registered there. */
+/** Path that redirects to the provider, and the callback path that must be registered there. */
 const PLACE = '/sign-in/oidc';
 const CALLBACK = `${PLACE}/callback`;
 
-/** Why somebody is not signed in. Nothing that the provider or the address says is repeated. */
+/** Errors of a sign-in, as status and text. The texts quote neither the provider nor the URL. */
 const problems = {
   refused: [403, 'The provider did not sign you in. Try again.'],
   stale: [400, 'This sign-in was started in another browser, or too long ago. Start again.'],
@@ -61,11 +64,11 @@ class TooManySignIns extends Error {
   override name = 'TooManySignIns';
 }
 
-/** Whom the provider vouches for. */
+/** A user whom the provider authenticated. */
 export interface Proved {
-  /** The userName of an account, in lower case. */
+  /** User name of an account, in lower case. */
   email: string;
-  /** Name or id of the company for which the provider speaks. */
+  /** Name or id of the company for which the provider is trusted. */
   company: string;
 }
 
@@ -79,7 +82,9 @@ export type OidcConfig = Pick<
   | 'OIDC_COMPANY'
 >;
 
-/** What the secret in the browser's cookie makes of it: whoever knows one of these knows neither it nor the others. */
+/**
+ * Derives a value from the secret in the browser's cookie. A derived value reveals neither the secret nor the others.
+ */
 const derived = (secret: string, purpose: 'state' | 'nonce' | 'verifier') =>
   createHmac('sha256', secret).update(purpose).digest('base64url');
 
@@ -88,7 +93,7 @@ function isEqual(given: string, expected: string): boolean {
   return one.length === other.length && timingSafeEqual(one, other);
 }
 
-/** Loads the library and asks the provider for its endpoints when somebody first needs them, one look-up at a time. */
+/** Returns a function that loads the library and the provider's endpoints on first use, with one lookup at a time. */
 function createProvider(config: OidcConfig) {
   let known: { configuration: Configuration; until: number } | undefined;
   let asking: Promise<Configuration> | undefined;
@@ -102,7 +107,7 @@ function createProvider(config: OidcConfig) {
       {
         timeout: PATIENCE_SECONDS,
         [library.customFetch]: fetchBounded,
-        // The setting allows http on this machine alone. Signatures are checked, whatever the connection proves.
+        // The setting allows http on this machine only. Signatures are always checked, even over TLS.
         execute: [
           ...(OIDC_ISSUER.startsWith('http:') ? [library.allowInsecureRequests] : []),
           library.enableNonRepudiationChecks,
@@ -129,10 +134,12 @@ function createProvider(config: OidcConfig) {
   };
 }
 
-/** Bytes of one answer of the provider, unpacked. Endpoints, keys and claims have some kilobytes. */
+/**
+ * Maximum size in bytes of a decompressed response from the provider. Endpoints, keys and claims have a few kilobytes.
+ */
 const MAX_ANSWER_BYTES = 1_048_576;
 
-/** Fetches for the library, which would read an answer of any length into memory. */
+/** Fetches for the library, which would read a response of any length into memory. */
 async function fetchBounded(
   url: string,
   { body, signal, ...options }: CustomFetchOptions,
@@ -151,7 +158,9 @@ async function fetchBounded(
   });
 }
 
-/** By the header, which is the default of the standard, unless the provider takes the secret in the body alone. */
+/**
+ * Authenticates with the header (the standard's default), or in the body if the provider does not support the header.
+ */
 function authentication(library: Library, secret: string | undefined): ReturnType<Library['None']> {
   if (secret === undefined) return library.None();
   const [basic, post] = [library.ClientSecretBasic(secret), library.ClientSecretPost(secret)];
@@ -163,8 +172,8 @@ function authentication(library: Library, secret: string | undefined): ReturnTyp
 }
 
 /**
- * Authorization code flow with PKCE, state and nonce, which all follow from a secret in a cookie of the browser.
- * Nothing is kept here: whoever begins without end fills nothing, and the answer may come to another process.
+ * Authorization code flow with PKCE, state and nonce, all derived from a secret in a browser cookie. The server stores
+ * no started sign-ins, so they need no memory, and another process can handle the callback.
  */
 function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
   const provider = createProvider(config);
@@ -172,12 +181,12 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
   const exchanges = createSemaphore({ ...EXCHANGES, refusal: () => new TooManySignIns() });
   const usedStates = new LRUCache<string, true>({ max: MAX_USED_STATES, ttl: LIFETIME_MS });
 
-  /** @param claims of the ID token, or of the provider's answer about the user */
+  /** Returns the account name in the claims of the ID token or the userinfo response; undefined if it is not usable. */
   function addressIn(claims: Record<string, unknown>): string | undefined {
     const name = config.OIDC_ACCOUNT_CLAIM;
     const value = claims[name];
     if (typeof value !== 'string') return undefined;
-    // Some providers write booleans as texts.
+    // Some providers send booleans as strings.
     if (name === 'email' && String(claims.email_verified) !== 'true') return undefined;
     return normalizeStaffEmail(value);
   }
@@ -208,14 +217,17 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
       return email === undefined ? 'unverified' : { email, company: config.OIDC_COMPANY };
     } catch (error) {
       if (error instanceof library.AuthorizationResponseError) return 'refused';
-      // Of a code that was used before, or is too old.
+      // The code was already used or has expired.
       if (error instanceof library.ResponseBodyError && error.error === 'invalid_grant') return 'stale';
       throw error;
     }
   }
 
   return {
-    /** Where to send the browser. @throws when the provider does not answer */
+    /**
+     * Returns the provider's URL for the browser.
+     * @throws if the provider does not answer
+     */
     async begin(secret: string): Promise<URL> {
       const { library, configuration } = await provider();
       return library.buildAuthorizationUrl(configuration, {
@@ -227,9 +239,9 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
     },
 
     /**
-     * Exchanges the provider's answer for the user that it vouches for.
-     * @param search the query with which the provider has sent the browser back
-     * @param source the client's network, which shares its places
+     * Exchanges the provider's response for the authenticated user.
+     * @param search the query of the callback URL
+     * @param source the client's network, which shares one limit
      */
     async finish(
       secret: string | undefined,
@@ -238,14 +250,14 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
       if (!isSecret(secret) || search.length > MOST_OF_ANSWER) return 'stale';
       const [state = '', ...others] = new URLSearchParams(search).getAll('state');
       if (others.length > 0 || !isEqual(state, derived(secret, 'state'))) return 'stale';
-      // One answer per state: repeating one with other codes would cost the provider a request each time.
+      // One response per state. Otherwise, repeating it with other codes would cost the provider a request each time.
       if (usedStates.has(state)) return 'stale';
       usedStates.set(state, true);
       try {
         return await exchanges.use(source, () => ask(secret, search));
       } catch (error) {
         if (error instanceof TooManySignIns) {
-          // The provider was not asked, so the same answer may come again.
+          // The provider was not queried, so the same response may be sent again.
           usedStates.delete(state);
           return 'busy';
         }
@@ -258,29 +270,29 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
 
 export interface OpenIdSignIn {
   config: OidcConfig;
-  /** Of what nobody who is known has asked for. */
+  /** Logs a warning about a request without a session. */
   warn(members: object, text: string): void;
-  /** Begins the session of whoever the provider vouches for, and sends to the first page. */
+  /** Starts a session for the authenticated user and redirects to the requested page. */
   enter(
     request: Request,
     response: Response,
     proved: Proved,
   ): Promise<'done' | 'unknown' | 'inactive' | 'busy'>;
-  /** The form to sign in, with a sentence. */
+  /** Renders the sign-in form with an error. */
   page(problem: string): string;
 }
 
-/** Where the page to sign in leads for it; undefined: no provider is set. */
+/** URL at which OpenID sign-in starts; undefined if no provider is configured. */
 export const openIdPath = ({ OIDC_ISSUER, BOARD_URL }: OidcConfig): string | undefined =>
   OIDC_ISSUER === '' ? undefined : `${BOARD_URL.replace(/\/$/, '')}${PLACE}`;
 
 const COOKIE = 'penstock_board_oidc';
 
-/** Signing in by OpenID Connect; of a console without a provider, no route at all. */
+/** Creates the OpenID Connect routes. Without a provider, the router is empty. */
 export function createOpenIdSignIn({ config, warn, enter, page }: OpenIdSignIn): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
   if (config.OIDC_ISSUER === '') return router;
-  // Its code alone: a message may quote what the provider, or a stranger, has sent.
+  // Log only the error code: a message may quote input from the provider or an unauthenticated client.
   const flow = createFlow(config, (error) =>
     warn({ code: codeOf(error) }, 'the OpenID provider does not answer as it should'),
   );
@@ -311,7 +323,7 @@ export function createOpenIdSignIn({ config, warn, enter, page }: OpenIdSignIn):
     const [, search = ''] = request.url.split(/\?(.*)/s);
     const source = sourceOf(clientOf(request).address ?? '');
     const proved = await flow.finish(readCookie(request, COOKIE), { search, source });
-    // Without an answer of the provider, reloading the page tries again, which needs the cookie.
+    // If the provider was not queried, reloading the page tries again and needs the cookie.
     if (proved !== 'busy') response.clearCookie(COOKIE, cookie);
     if (typeof proved === 'string') return sorry(response, proved);
     const entered = await enter(request, response, proved);

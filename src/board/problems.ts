@@ -4,7 +4,7 @@ import { moment, type Tone } from './layout.ts';
 
 const tones: Record<Severity, Tone> = { critical: 'bad', warning: 'warn', info: 'calm' };
 
-/** The list of problems, the most severe first: what is wrong, since when, what suffers, and what to do. */
+/** Renders problems, most severe first: the problem, its start, its impact and the first step to fix it. */
 export function problemList(problems: readonly Problem[]): Html {
   if (problems.length === 0)
     return html`<div class="verdict good" role="status"><p><strong>All systems normal.</strong> Accepted objects take effect within seconds.</p></div>`;
@@ -15,13 +15,13 @@ export function problemList(problems: readonly Problem[]): Html {
   return html`<div role="status"><ol class="problems">${items}</ol></div>`;
 }
 
-/** Names the page that a link leads to. */
+/** Returns the link text for a problem's page. */
 function pageOf(link: string): string {
   const [, page = ''] = /^\/#?([a-z-]*)/.exec(link) ?? [];
   return page === '' ? 'Open health' : `Open ${page.replaceAll('-', ' ')}`;
 }
 
-/** Shows what stands between backticks as code. */
+/** Renders text between backticks as code. */
 function withCode(text: string): Part {
   return text.split('`').map((part, index) => (index % 2 === 1 ? html`<code>${part}</code>` : part));
 }

@@ -14,15 +14,15 @@ import { describeLoss } from '../queue/loss.ts';
 import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
 import type { QueueLoss } from '../store/installation.ts';
 
-/** Where Bull Board stands. */
+/** Path under which Bull Board is mounted. */
 export const QUEUES_PATH = '/queues';
 
-/** Objects of an envelope that are shown: a page of jobs would else be several megabytes. */
+/** Maximum number of objects shown per envelope. A page of jobs would otherwise have several megabytes. */
 const MOST_OBJECTS = 100;
 
 /**
- * An envelope as Bull Board shows it: each request with its objects under it, in the order in which they
- * take effect. What is no envelope is shown as it is: it is worth a look.
+ * Formats an envelope for Bull Board: each request with its objects, in the order in which they are applied. Malformed
+ * data is shown unchanged, so that an operator can inspect it.
  */
 export function readable(wire: WireEnvelope) {
   const envelope = decodeEnvelope(wire);
@@ -42,19 +42,19 @@ export function readable(wire: WireEnvelope) {
   };
 }
 
-/** An envelope for people who may not see whom it names: its requests, and how many objects it has. */
+/** Formats an envelope for viewers who may not see user data: its requests and its number of objects. */
 export function masked(envelope: WireEnvelope) {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return {};
   return { count: envelope.objects.length, requests: envelope.requests.slice(0, MOST_OBJECTS) };
 }
 
-/** A dead letter for the same people. */
+/** Formats a dead letter for viewers who may not see user data. */
 function maskedLetter(letter: Partial<DeadLetterJob> | undefined) {
   const { dead_letter_id, request_id, workspace_id } = letter ?? {};
   return { dead_letter_id, request_id, workspace_id };
 }
 
-/** Bull Board has no formatter for why a job failed, which quotes values of the object. */
+/** Hides failure reasons, which can quote values of an object. Bull Board has no formatter for them. */
 class WithoutReasons extends BullMQAdapter {
   override async getJobs(...given: Parameters<BullMQAdapter['getJobs']>) {
     return (await super.getJobs(...given)).map(withoutReason);
@@ -80,10 +80,10 @@ function withoutReason<Shown extends { toJSON(): object }>(job: Shown): Shown {
 const ALARM = { color: '#b00020', textColor: '#ffffff' };
 
 /**
- * Bull Board over every queue, to look and nothing else. A retried or removed job of a lane would lose its place.
- * Whatever is changed in the dead-letter queue is not changed in the table that it is the picture of.
+ * Creates a read-only Bull Board for every queue. A retried or removed lane job would lose its position in the order.
+ * The dead-letter queue only mirrors the table, so a change in the queue would not reach the table.
  *
- * @param loss what the queue has lost and nobody has confirmed, which stands at the head of every page
+ * @param loss the data loss that the queue reported and no operator has confirmed; shown at the top of every page
  */
 export function createQueueBoard(
   connection: QueueConnection,
@@ -145,7 +145,7 @@ export function createQueueBoard(
 
   return {
     router: router(true),
-    /** The same, without what would tell whom the jobs are about. */
+    /** The same pages without data that identifies the users concerned. */
     maskedRouter: router(false),
     async stop() {
       await Promise.all([deadLetters, ...laneQueues, syncs].map((queue) => queue.close()));
@@ -153,7 +153,9 @@ export function createQueueBoard(
   };
 }
 
-/** Bull Board is given its settings once; what was lost comes and goes, so they are given anew to each page. */
+/**
+ * Adds the current data loss to each page. Bull Board takes its settings only once, so they are set again per request.
+ */
 function showLoss(server: ExpressAdapter, router: Express, loss: () => QueueLoss | undefined): void {
   const setUIConfig = server.setUIConfig.bind(server);
   let settings: Parameters<typeof setUIConfig>[0] = {};
@@ -169,6 +171,6 @@ function showLoss(server: ExpressAdapter, router: Express, loss: () => QueueLoss
   });
 }
 
-/** Bull Board refuses them in queues that are read only; this holds also for what is about all queues. */
+/** Rejects every change. Bull Board does this for a read-only queue, but not for actions on all queues. */
 const refuseChanges: BeforeHook = ({ method }) =>
   method === 'get' ? { allow: true } : { allow: false, status: 403, message: 'The queues are read-only.' };

@@ -3,7 +3,7 @@ import type { Field, Fields, SecretSource } from '../resources/fields.ts';
 import { InvalidValue, Refusal } from '../resources/refusal.ts';
 import type { Visit } from './console.ts';
 
-/** What a person has sent, and what is wrong with it: by the names of the fields; '' for the form as a whole. */
+/** Submitted values and their errors, by field name. The key '' holds an error of the whole form. */
 export interface Sent {
   given: Record<string, string[]>;
   problems: Record<string, string>;
@@ -11,13 +11,13 @@ export interface Sent {
 
 const isShown = ([, { only }]: [string, Field<unknown>]) => only !== 'command';
 
-/** A form shows a text that is the default, so that an empty field is a mistake. */
+/** Whether the field must have a value. A field with a default text is prefilled, so an empty value is a mistake. */
 const isRequired = ({ required, fallback }: Field<unknown>) =>
   required || (typeof fallback === 'string' && fallback !== '');
 
 /**
- * Reads what a form has sent. Each value that breaks its rule is among the problems.
- * @param filled what the fields held at first: a value that was there cannot be emptied
+ * Reads a submitted form and collects an error for each invalid value.
+ * @param filled initial field values; a field that had a value must not be emptied
  */
 export function readForm(
   { fields: sent }: Pick<Visit<unknown>, 'fields'>,
@@ -58,17 +58,17 @@ function secretOf(key: string, text: string): SecretSource {
   };
 }
 
-/** A message of the command line as a sentence. */
+/** Formats a command line message as a sentence. */
 export const sentence = (text: string): string =>
   `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 
-/** The problem of a refusal, at its field where the form has that one. */
+/** Assigns a refusal's message to its field, or to the whole form if the form does not have that field. */
 export function problemsOf({ message, field }: Refusal, fields: Fields): Sent['problems'] {
   return { [field !== undefined && Object.hasOwn(fields, field) ? field : '']: sentence(message) };
 }
 
 /**
- * The fields of a form, with what was filled in, and each problem at its field.
+ * Renders form fields with their values and errors.
  * @param id distinguishes the fields of several forms on one page
  */
 export function formFields(
@@ -124,7 +124,7 @@ function formField(key: string, field: Field<unknown>, { id, given, problem }: P
   }
 }
 
-/** The rule of a field as a sentence for the form, without what only the command line needs. */
+/** Formats a field's rule as a sentence for the form, without parts that only apply to the command line. */
 function hintOf(help: string): string {
   return sentence(help.replace(/; - reads standard input$/, ''));
 }

@@ -31,24 +31,24 @@ import { formFields, formProblem, problemsOf, readForm, type Sent } from './reso
 
 type Asked = Visit<PageServices>;
 
-/** Things on one page of a list. */
+/** Number of entries on a list page. */
 const PAGE = 50;
 
-/** A column of a list that only the console has. */
+/** A list column that only the console has. */
 export interface ExtraColumn<One> {
   title: string;
   cell(one: One): Part;
 }
 
-/** What a page has besides its description. */
+/** Additions to the pages of a resource. */
 export interface Extras<One> {
-  /** Below the facts of one. */
+  /** Section below the facts on the page of one resource. */
   section?(visit: Asked, one: One): Promise<Part>;
-  /** Below the heading of the list. */
+  /** Section below the heading of the list. */
   above?(visit: Asked, owner: Owner | undefined): Promise<Part>;
-  /** Columns of the list that only the console has. */
+  /** List columns that only the console has. */
   columns?(visit: Asked, owner: Owner | undefined): Promise<ExtraColumn<One>[]>;
-  /** Below the list. */
+  /** Section below the list. */
   below?(visit: Asked, owner: Owner | undefined): Promise<Part>;
 }
 
@@ -108,7 +108,7 @@ class Renderer<One extends { id: string }> {
     ];
   }
 
-  /** Who administers a company may see what is in each of its workspaces. */
+  /** Offers the workspaces whose users the viewer may see, if the permit of the resource is not a workspace right. */
   #entered(visit: Asked): Asked {
     const { scope, permit } = this.#resource;
     if (scope !== 'workspace' || isRight(permit)) return visit;
@@ -120,14 +120,14 @@ class Renderer<One extends { id: string }> {
     };
   }
 
-  /** What the action that led here has done. */
+  /** Returns the notice for the action that redirected here. */
   #noticeOf({ query }: Asked): { notice?: string } {
     const { creation, ownerActions = [], actions } = this.#resource;
     const done = [creation, ...ownerActions, ...actions].find((one) => one?.verb === query('done'));
     return done ? { notice: done.done } : {};
   }
 
-  /** Whose things a list has: those of one owner, or of all that the viewer may see. */
+  /** Returns the owners whose entries are listed: one selected owner, or all that the viewer may see. */
   async #owners(
     visit: Asked,
   ): Promise<{ chosen: Owner | undefined; choice: Part; ids: string[] | undefined }> {
@@ -205,7 +205,7 @@ ${this.#ownerForms(visit, chosen, sent)}
 ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, isOpen: sent !== undefined || rows.length === 0 })}`;
   }
 
-  /** Where the viewer may create one. */
+  /** Returns the owners for which the viewer may create an entry. */
   #makers({ viewer, workspaces }: Asked, { permit }: Creation<One>, chosen: Owner | undefined): Owner[] {
     const { scope } = this.#resource;
     if (scope === 'workspace') {
@@ -254,7 +254,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
 <p class="actions"><button class="main">${creation.button}</button></p></form></details>`;
   }
 
-  /** The action on the owner that the form names; without a name, the creation. */
+  /** Returns the owner action that the form names, or the creation if it names none. */
   #asked({ field }: Asked, creation: Creation<One>): Creation<One> {
     const all = [creation, ...(this.#resource.ownerActions ?? [])];
     const asked = all.find(({ verb }) => verb === (field('action') || creation.verb));
@@ -286,7 +286,10 @@ ${formFields(creation.fields, { id: 'create', sent })}
     }
   }
 
-  /** @throws {Sorry} when the form names none, or one in which the viewer cannot create anything */
+  /**
+   * Returns the owner for a new entry.
+   * @throws {Sorry} if the form names no owner, or one that the viewer may not see
+   */
   async #ownerOfNew(visit: Asked): Promise<Owner> {
     const { scope, many } = this.#resource;
     const { field, findWorkspace } = visit;
@@ -298,7 +301,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
     return found;
   }
 
-  /** A secret, which no other page shows. */
+  /** Renders a new secret. No other page shows it. */
   #secretPage(visit: Asked, { one, secret, note }: Outcome<One>): Html {
     const { one: noun } = this.#resource;
     return html`<h1>Created</h1>
@@ -308,14 +311,17 @@ ${note !== undefined && html`<p class="lead">${note}</p>`}
 ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, one)}">Go to the ${noun}</a></p>`}`;
   }
 
-  /** The workspace is named where it is needed to find the thing, and the viewer has several. */
+  /** Returns the path of an entry. It includes the workspace if the lookup needs it and the viewer has several. */
   #pathOf({ workspaces }: Asked, one: One, more: Record<string, string> = {}): string {
     const { isOfOne, ownerOf } = this.#resource;
     const isNamed = isOfOne && workspaces.length > 1;
     return pathWith(`${this.#path}/${one.id}`, { ...(isNamed && { workspace: ownerOf(one) }), ...more });
   }
 
-  /** @throws {Sorry} when there is none that the viewer may see */
+  /**
+   * Finds the entry of the request.
+   * @throws {Sorry} if it does not exist or the viewer may not see it
+   */
   async #find(visit: Asked): Promise<One> {
     const { scope, find, ownerOf, one: noun } = this.#resource;
     const { params, viewer, workspaces, findWorkspace, query, field } = visit;
@@ -391,7 +397,7 @@ ${
     const [only, ...others] = actions;
     const verb = field('action') || (others.length === 0 ? only!.verb : '');
     const action = actions.find((known) => known.verb === verb);
-    // Whoever may do nothing here is told so first.
+    // A missing permission is reported before an unknown action.
     const [lacked] = actions;
     requirePermit(visit, (action ?? lacked!).permit, ownerOf(one));
     if (!action) throw new Sorry(400, `'action' must be ${actions.map((known) => known.verb).join(', ')}.`);
@@ -421,7 +427,7 @@ const contextOf = ({ services, actor }: Asked): Context => ({
   ...{ database: services.database, config: services.config, actor },
 });
 
-/** The visit as if its address named the owner. */
+/** Returns the visit with a single query parameter, as if the URL named the owner. */
 const withQuery = (visit: Asked, name: string, value: string): Asked => ({
   ...visit,
   query: (asked) => (asked === name ? value : ''),
@@ -432,7 +438,7 @@ const isAllowed = ({ can, full, accountId }: Asked['viewer'], permit: Permit, wo
     ? can(permit, workspaceId)
     : permit === 'anyone' || (permit === 'company' ? full : accountId === undefined);
 
-/** An action that needs nothing but a press. */
+/** Whether the action needs no input and is rendered as a single button. */
 const isButton = <One>({ fields, confirm }: Action<One>) => Object.keys(fields).length === 0 && !confirm;
 
 const isShownIn = <One>({ title, not }: Column<One>, where: 'list' | 'page') =>

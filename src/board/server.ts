@@ -57,21 +57,21 @@ interface BoardOptions {
   account: Account;
   connection: QueueConnection;
   database: Database;
-  /** Into the lanes of this installation. */
+  /** Producer for this installation's lanes. */
   producer: LaneProducer;
-  /** What the queue has lost and nobody has confirmed. */
+  /** The data loss that the queue reported and no operator has confirmed yet. */
   loss(): QueueLoss | undefined;
-  /** Of Postgres, in seconds; absent: nobody looks. */
+  /** Difference to the clock of Postgres in seconds; absent if it is not measured. */
   clockSkew?(): number | undefined;
-  /** What the process cannot do without and does not have, by name, and since when. */
+  /** Dependencies that this process needs and currently cannot use, with name and start time. */
   lacking(): Lacking[];
-  /** Why Postgres refused the last heartbeat; absent: nobody looks. */
+  /** The reason why Postgres rejected the last heartbeat; absent if the process sends no heartbeats. */
   rejectsWrites?(): Readings['rejectsWrites'];
   log: Log;
 }
 
 export interface Board extends Service {
-  /** Where it listens, with no slash at the end. */
+  /** Base URL of the console, without a trailing slash. */
   url: string;
 }
 
@@ -157,7 +157,7 @@ export async function startBoard({
   };
 }
 
-/** What pages have besides the descriptions of their resources. */
+/** Page parts that are not derived from the resource descriptions. */
 const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
   groups: groupExtras,
   keys: keyExtras,
@@ -197,7 +197,7 @@ export const pages: Page<PageServices>[] = [
   ...sessionPages,
 ];
 
-/** One person's action at a time: nothing is gathered. */
+/** Limits for enqueued actions. The console does not batch: each user acts alone. */
 const GROUP_COMMIT = {
   maxEnvelopeObjects: 1000,
   maxPendingObjects: 10_000,
@@ -205,10 +205,10 @@ const GROUP_COMMIT = {
   backlog: () => 0,
 };
 
-/** Milliseconds that the first page waits for a queue which may hang. */
+/** Milliseconds that the health page waits for lane depths if the queue hangs. */
 const DEPTH_TIMEOUT_MS = 1500;
 
-/** What pages use beside the stores. */
+/** Creates the services that pages need beyond the stores. */
 function createServices(given: ConsoleServices): PageServices & Pick<Service, 'stop'> {
   const { connection, config, producer } = given;
   const waiting = createWaitingSearch(connection.laneStore, laneCount(config), config.QUEUE_TIMEOUT_MS);

@@ -3,24 +3,24 @@ import { parseCookie } from 'cookie';
 import type { Request, Response } from 'express';
 import { newId } from '../platform/ids.ts';
 
-/** A working day: after it one signs in again, used or not. */
+/** Lifetime of a session, used or not: one working day. */
 export const LIFETIME_MS = 12 * 3_600_000;
 
-/** Most sessions of the operator; the oldest gives way. */
+/** Maximum number of BOARD_USER sessions. A new session replaces the oldest. */
 const MOST_OF_OPERATOR = 100;
 
-/** Where a request comes from. */
+/** The origin of a request. */
 export interface Client {
-  /** Of the connection: behind a proxy, the proxy's. */
+  /** IP address of the connection. With a reverse proxy, this is the proxy's address. */
   address: string | undefined;
-  /** The browser in short. */
+  /** Short name of the browser. */
   agent: string;
 }
 
-/** 256 random bits: what a session's cookie holds. */
+/** Creates a session secret for the cookie: 256 random bits. */
 export const newSecret = () => randomBytes(32).toString('base64url');
 
-/** Whether a cookie's value may be one of ours. */
+/** Whether the value has the format of a session secret. */
 export const isSecret = (given: string | undefined): given is string => /^[\w-]{43}$/.test(given ?? '');
 
 const browsers: [name: string, pattern: RegExp][] = [
@@ -39,10 +39,10 @@ const systems: [name: string, pattern: RegExp][] = [
   ['Linux', /\bLinux\b/],
 ];
 
-/** Characters of a client's own name that are looked at. */
+/** Maximum number of characters of a User-Agent header that are parsed. */
 const MOST_OF_AGENT = 300;
 
-/** What a browser calls itself, in a few words of ours. */
+/** Returns a short description of a User-Agent header, for example `Firefox 128 on Linux`. */
 export function browserOf(userAgent: string | undefined): string {
   const given = (userAgent ?? '').slice(0, MOST_OF_AGENT);
   const system = systems.find(([, pattern]) => pattern.test(given))?.[0];
@@ -57,21 +57,21 @@ export function clientOf({ socket, headers }: Request): Client {
   return { address: socket.remoteAddress, agent: browserOf(headers['user-agent']) };
 }
 
-/** A session of the operator's. */
+/** A session of BOARD_USER. */
 export interface OperatorSession extends Client {
   id: string;
-  /** Epoch milliseconds. */
+  /** Epoch milliseconds, like the two times below. */
   beganAt: number;
   endsAt: number;
   seenAt: number;
 }
 
 /**
- * Sessions of whoever knows BOARD_USER, in memory, since they have to open while Postgres does not answer: a restart of
- * the console ends them.
+ * Keeps sessions of BOARD_USER in memory, because they must work while Postgres does not answer. A restart of the
+ * console ends them.
  */
 export function createOperatorSessions(now: () => number = Date.now) {
-  /** By secret, in the order in which they were opened. */
+  /** Sessions by secret, in the order in which they were opened. */
   const sessions = new Map<string, OperatorSession>();
 
   function open(client: Client): string {
@@ -82,7 +82,7 @@ export function createOperatorSessions(now: () => number = Date.now) {
     return secret;
   }
 
-  /** The session of a cookie, while it lasts; notes that it was seen. */
+  /** Returns the active session of a cookie and updates when it was last seen. */
   function find(secret: string | undefined, client: Client): OperatorSession | undefined {
     const session = secret === undefined ? undefined : sessions.get(secret);
     if (!session) return undefined;
@@ -97,20 +97,26 @@ export function createOperatorSessions(now: () => number = Date.now) {
     open,
     find,
 
-    /** That of a cookie. @returns its id, where there was one */
+    /**
+     * Ends the session of a cookie.
+     * @returns its id, or undefined if there was none
+     */
     leave(secret: string | undefined): string | undefined {
       const session = secret === undefined ? undefined : sessions.get(secret);
       if (session) sessions.delete(secret!);
       return session?.id;
     },
 
-    /** By its id, which opens nothing. @returns whether there was one */
+    /**
+     * Ends a session by its id, which is not a secret.
+     * @returns whether it existed
+     */
     close(id: string): boolean {
       for (const [secret, session] of sessions) if (session.id === id) return sessions.delete(secret);
       return false;
     },
 
-    /** Those that last, the newest first. */
+    /** Returns the active sessions, newest first. */
     list: (): OperatorSession[] => [...sessions.values()].filter(({ endsAt }) => now() < endsAt).reverse(),
   };
 }
@@ -120,8 +126,8 @@ export type OperatorSessions = ReturnType<typeof createOperatorSessions>;
 const NAME = 'penstock_board';
 
 /**
- * Script cannot read it. A link on another site may bring it along, so that addresses can be shared. A form or a script
- * there cannot, and what changes something is refused besides unless it comes from here.
+ * Attributes of the session cookie. Scripts cannot read it. Links from other sites send it, so that addresses can be
+ * shared. Forms and scripts of other sites do not, and the origin check also rejects changes from there.
  */
 const attributes = { httpOnly: true, sameSite: 'lax', path: '/' } as const;
 
@@ -129,16 +135,16 @@ export function readCookie({ headers }: Request, name: string): string | undefin
   return parseCookie(headers.cookie ?? '')[name];
 }
 
-/** The session's secret that the browser sent, if it sent one. */
+/** Returns the session secret that the browser sent, if any. */
 export const readSessionCookie = (request: Request) => readCookie(request, NAME);
 
-/** Whether the form came from a page of https, which a proxy in front of us ended. */
+/** Whether the form came from an https page. TLS is then terminated by a reverse proxy. */
 export const cameByTls = ({ headers }: Request) => headers.origin?.startsWith('https:') === true;
 
 /**
- * Without an end of its own: it goes when the browser is closed.
+ * Sets the session cookie without an expiry, so that it ends when the browser is closed.
  *
- * @param secure whether the browser never sends it over http
+ * @param secure whether the browser must send it over https only
  */
 export function writeSessionCookie(response: Response, secret: string, secure: boolean): void {
   response.cookie(NAME, secret, { ...attributes, secure });

@@ -35,10 +35,10 @@ function readNamed<Name extends string>(form: unknown, ...names: Name[]): Record
   return Object.fromEntries(values);
 }
 
-/** The form to sign in, with a word that the password is set. */
+/** Path of the sign-in form with a notice that the password was set. */
 export const AFTER_INVITATION = '/sign-in?password=set';
 
-/** Where the link of an invitation leads: one sets a password there, and signs in with it. */
+/** Serves invitation links: the user sets a password and then signs in with it. */
 function createInvitation(accounts: Accounts, log: Log): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
   const readForm = express.urlencoded({ extended: false, limit: 8192 });
@@ -72,7 +72,7 @@ function createInvitation(accounts: Accounts, log: Log): Router {
   return router;
 }
 
-/** Times that one person signs in within a minute: a session and entries of the audit each. */
+/** Maximum sign-ins per user and minute. Each creates a session and audit entries. */
 const MOST_SIGN_INS = 30;
 
 export interface Account {
@@ -83,22 +83,22 @@ export interface Account {
 export interface SignInOptions {
   account: Account;
   accounts: Accounts;
-  /** Of whoever is in the settings; accounts have theirs in the store. */
+  /** Sessions of BOARD_USER. Sessions of accounts are in the store. */
   operators: OperatorSessions;
   lockouts: Lockouts;
   failures: FailedSignIns;
-  /** Of the OpenID provider, if there is one. */
+  /** Settings of the OpenID provider; OIDC_ISSUER is empty if there is none. */
   oidc: OidcConfig;
-  /** Whether the process has seen that Postgres does not answer. */
+  /** Whether this process has detected that Postgres does not answer. */
   isPostgresAway(): boolean;
   log: Log;
-  /** For what is asked by nobody who is known. */
+  /** Log for requests without a session. */
   strangers: StrangersLog;
 }
 
 /**
- * Signing in and out. Serves /sign-in and /invitation to everybody; the rest needs the session that /sign-in
- * opens. Behind it `response.locals.viewer` says who it is, and what this person may do.
+ * Creates the routes for signing in and out. /sign-in and /invitation are public. All later routes need a session, and
+ * find the viewer in `response.locals.viewer`.
  */
 export function createSignIn({
   account,
@@ -112,7 +112,10 @@ export function createSignIn({
   strangers,
 }: SignInOptions): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
-  /** Who has opened the session of the cookie; the operator gets in without Postgres, and sees what can be seen then. */
+  /**
+   * Returns the viewer of the session cookie. BOARD_USER can use the console without Postgres, but then sees no
+   * workspaces.
+   */
   async function arrived(request: Request): Promise<Viewer | undefined> {
     const secret = readSessionCookie(request);
     const client = clientOf(request);
@@ -124,7 +127,10 @@ export function createSignIn({
     return { ...viewer, sessionId: session.id };
   }
 
-  /** @returns the cookie's value; nothing where the two are wrong */
+  /**
+   * Checks name and password and starts a session.
+   * @returns the cookie's value; undefined if they are wrong
+   */
   async function begin(given: Account, isOperator: boolean, arrival: Arrival): Promise<string | undefined> {
     const { client, previous } = arrival;
     if (!isOperator) {
@@ -142,7 +148,10 @@ export function createSignIn({
     return operators.open(client);
   }
 
-  /** Ends the session that the browser had, where it is the operator's. @returns whether it was */
+  /**
+   * Ends the browser's previous session if it was a session of BOARD_USER.
+   * @returns whether it was
+   */
   function leaveOperator({ client, previous }: Arrival): boolean {
     if (operators.leave(previous) === undefined) return false;
     accounts.tellOfOperator('sessions.end', account.user, client);
@@ -159,7 +168,7 @@ export function createSignIn({
   const isSecure = oidc.BOARD_URL.startsWith('https:');
   const page = (words: SignInWords = {}) => signInPage({ ...words, openId });
 
-  // A user name, a password, and nothing that is worth more than this.
+  // The form has only a user name and a password.
   const readForm = express.urlencoded({ extended: false, limit: 4096 });
 
   router.get('/sign-in', async (request, response) => {
@@ -171,7 +180,7 @@ export function createSignIn({
 
   router.post('/sign-in', readForm, async (request, response) => {
     const { user, password } = readNamed(request.body, 'user', 'password');
-    // Every name without an @ can only mean the operator, who is one: so there is one count.
+    // A name without @ can only mean BOARD_USER, so all such names share one lockout.
     const isOperator = user === account.user || !user.includes('@');
     const lockout = isOperator ? lockouts.ofOperator : lockouts.of(user.toLowerCase());
     const seconds = lockout.secondsLeft();
@@ -230,11 +239,11 @@ export function createSignIn({
   router.use(createInvitation(accounts, log));
 
   router.use(async (request: Request, response: Response, next) => {
-    // Looked up each time, so that whoever is deactivated, deleted or signed out is out at once.
+    // Loaded for each request, so that deactivation, deletion and sign-out take effect immediately.
     const viewer = await arrived(request);
     if (viewer) {
       response.locals.viewer = viewer;
-      // What goes on for longer than a request asks again.
+      // For responses that outlive the check, for example event streams.
       response.locals.again = () => arrived(request);
       return next();
     }
@@ -263,7 +272,7 @@ export function createSignIn({
   return router;
 }
 
-/** Compares both, and takes as long whichever differs, and wherever. */
+/** Compares user and password in constant time, regardless of which one differs. */
 function isAccount(given: Account, { user, password }: Account): boolean {
   const rightUser = equal(given.user, user);
   const rightPassword = equal(given.password, password);
@@ -274,7 +283,7 @@ function equal(given: string, expected: string): boolean {
   return timingSafeEqual(digest(given), digest(expected));
 }
 
-/** Digests have one length, as the comparison needs. */
+/** Hashes both sides to the same length, because timingSafeEqual requires it. */
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }

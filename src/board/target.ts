@@ -1,7 +1,7 @@
 import type { Request, Response } from 'express';
 import { readCookie } from './sessions.ts';
 
-/** The page that was asked for without a session, until somebody signs in. Not in the address, where a link could set it. */
+/** Cookie with the page that was requested without a session. Not part of the URL, where a link could set it. */
 const COOKIE = 'penstock_board_target';
 
 const LIFETIME_MS = 600_000;
@@ -11,17 +11,17 @@ const cookieFor = (secure: boolean) => ({
   secure,
 });
 
-/** A path of this console. Browsers read `//` and a backslash as the beginning of another host. */
+/** Matches a path of this console. Browsers treat `//` and a backslash as the start of another host. */
 const OWN_PATH = /^\/(?![/\\])[!-[\]-~]{0,1000}$/;
 
-/** Pages that nobody wants to come back to. */
+/** Matches pages to which a sign-in does not return. */
 const NO_TARGET = /^\/(?:$|sign-|invitation|events)/;
 
 const isTarget = (path: string) => OWN_PATH.test(path) && !NO_TARGET.test(path);
 
 /**
- * Remembers the page that was asked for.
- * @param secure whether the browser never sends it over http
+ * Stores the requested page for the time after sign-in.
+ * @param secure whether the browser must send the cookie over https only
  */
 export function keepTarget(request: Request, response: Response, secure: boolean): void {
   const { originalUrl } = request;
@@ -29,7 +29,7 @@ export function keepTarget(request: Request, response: Response, secure: boolean
     response.cookie(COOKIE, originalUrl, { ...cookieFor(secure), maxAge: LIFETIME_MS });
 }
 
-/** Returns the page that was asked for, or the first page, and forgets it. */
+/** Returns the stored page, or the health page if there is none, and deletes the cookie. */
 export function takeTarget(request: Request, response: Response, secure: boolean): string {
   const kept = readCookie(request, COOKIE);
   if (kept === undefined) return '/';

@@ -1,4 +1,4 @@
-// The pages work without this: it remembers the theme, tells times in the reader's zone, and looks again.
+// Enhances pages that also work without it: remembers the theme, shows times in the reader's time zone, and refreshes.
 
 const root = document.documentElement;
 const kept = localStorage.getItem('penstock-theme');
@@ -42,7 +42,7 @@ function offerAll() {
   }
 }
 
-/** A button that ends something for good waits until its word stands in the field; the server asks as well. */
+/** Disables the button of an irreversible action until the word is typed. The server checks the word as well. */
 function guardWords() {
   for (const field of document.querySelectorAll('[data-word]')) {
     const button = field.form.querySelector('button');
@@ -54,7 +54,7 @@ function guardWords() {
   }
 }
 
-/** Puts what is new into what is there, so that focus, selection and what was scrolled or opened stay. */
+/** Updates a part in place, so that focus, selection, scroll position and open details are kept. */
 function renew(there, fresh) {
   const [before, after] = [[...there.childNodes], [...fresh.childNodes]];
   for (const [index, node] of after.entries()) {
@@ -74,10 +74,10 @@ function renew(there, fresh) {
   for (const node of before.slice(after.length)) node.remove();
 }
 
-/** Somebody who marks a text wants to have it. */
+/** Whether the user has selected text in the element, for example to copy it. */
 const isMarked = (place) => !getSelection().isCollapsed && getSelection().containsNode(place, true);
 
-/** Reads the page again, and puts what is new in the place of what was there. Not while somebody types in it. */
+/** Reloads the page periodically and updates its content, except while the user types or selects text. */
 function lookAgain() {
   const seconds = Number(document.querySelector('main[data-refresh]')?.dataset.refresh);
   if (!seconds) return;
@@ -95,11 +95,13 @@ function lookAgain() {
   }, seconds * 1000);
 }
 
-/** Milliseconds after which a page says that it is not live; and after which it asks again where it was refused. */
+/**
+ * Milliseconds after a connection error until a page says that it is not live, and until it retries a rejected stream.
+ */
 const SAY_AFTER = 6000;
 const ASK_AGAIN_AFTER = 30_000;
 
-/** Keeps the parts of the page that change by themselves as the server tells them, while somebody sees it. */
+/** Updates the live parts of the page from server-sent events while the page is visible. */
 function stayLive() {
   const head = document.querySelector('[data-live-from]');
   if (!head) return;
@@ -169,7 +171,7 @@ const minutes = new Intl.DateTimeFormat(undefined, {
   minute: '2-digit',
 });
 
-/** Tells the values under the pointer; the table says the same to whoever has none. */
+/** Shows the values at the pointer. A table has the same values for other users. */
 function tellPoints() {
   let told;
   document.addEventListener('pointermove', ({ target, clientX }) => {
