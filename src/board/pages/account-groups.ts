@@ -7,13 +7,13 @@ import { type AppGroup, type Gift, giveGroups } from '../../store/permission-set
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { empty, pathWith, table } from '../layout.ts';
 
-/** Workspaces of one account that its page shows, and teams of each. */
+/** Maximum number of an account's workspaces, and of teams per workspace, that the page shows. */
 const MOST_SHOWN = 100;
 
-/** Workspaces of one account, and teams of each, as SCIM has it. */
+/** Maximum number of workspaces per account and of teams per workspace, as in SCIM. */
 const MOST_GROUPS = 500;
 
-/** Names that a field offers; any other one can be typed. */
+/** Maximum number of suggestions for a field. Other names can be typed. */
 const MOST_OFFERED = 200;
 
 interface Holder {
@@ -22,7 +22,7 @@ interface Holder {
   appGroups: unknown;
 }
 
-/** What an account may do by workspace, each with a button that takes it away. */
+/** Renders an account's permissions and teams by workspace, each with a button to remove it. */
 export async function groupTable({ prisma }: Database, { id, appGroups }: Holder): Promise<Part> {
   const all = appGroups as AppGroup[];
   const shown = all.slice(0, MOST_SHOWN).map(({ teams = [], ...group }) => ({
@@ -68,7 +68,7 @@ export async function groupTable({ prisma }: Database, { id, appGroups }: Holder
   )}${all.length > MOST_SHOWN && html`<p class="faint pager">The first ${MOST_SHOWN} of ${all.length} are shown.</p>`}`;
 }
 
-/** Forms to give a permission set, or a team, in a workspace of the company. */
+/** Renders the forms that assign a permission set or a team in a workspace of the company. */
 export async function giveForms({ prisma }: Database, { id, companyId }: Holder): Promise<Html> {
   const page = { select: { name: true }, orderBy: { name: 'asc' }, take: MOST_OFFERED } as const;
   const [workspaces, sets, teams] = await Promise.all([
@@ -95,7 +95,7 @@ ${
 ${sets.length === 0 && teams.length === 0 && html`<p class="lead"><a href="${pathWith('/teams', { company: companyId })}">Create a team or a permission set</a> first.</p>`}`;
 }
 
-/** @throws {Sorry} when there is none in the viewer's company */
+/** @throws {Sorry} if the account is not in the viewer's company */
 async function findHolder({ services, viewer, params }: Visit<PageServices>) {
   const id = params.id ?? '';
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
@@ -129,7 +129,10 @@ const act: Page<PageServices> = {
   },
 };
 
-/** @returns nothing where it is so already. @throws {Sorry} naming the field and its rule */
+/**
+ * @returns undefined if nothing would change
+ * @throws {Sorry} naming the field and its rule
+ */
 async function change(visit: Visit<PageServices>, account: Holder): Promise<Changed | undefined> {
   const { field } = visit;
   const groups = account.appGroups as AppGroup[];
@@ -156,13 +159,13 @@ async function change(visit: Visit<PageServices>, account: Holder): Promise<Chan
   }
 }
 
-/** What a field names, by name or by id. */
+/** Builds a filter for a form field that holds a name or an id. */
 function wanted(field: Visit<PageServices>['field'], name: string) {
   const text = field(name).trim();
   return { OR: [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])] };
 }
 
-/** @throws {Sorry} for one of another company as for none */
+/** @throws {Sorry} if the company has no such workspace; a workspace of another company gives the same error */
 async function workspaceOf({ services, field }: Visit<PageServices>, companyId: string): Promise<string> {
   const where = { companyId, ...wanted(field, 'workspace') };
   const workspace = await services.database.prisma.workspace.findFirst({ where, select: { id: true } });
@@ -170,7 +173,7 @@ async function workspaceOf({ services, field }: Visit<PageServices>, companyId: 
   return workspace.id;
 }
 
-/** Changes the group of a workspace, which is there afterwards. */
+/** Changes the group of a workspace, and adds the group if it does not exist. */
 function withGroup(groups: AppGroup[], workspace: string, change: (group: AppGroup) => AppGroup): AppGroup[] {
   const group = groups.find((one) => one.workspace === workspace);
   if (!group) return [...groups, change({ workspace, permissions: [], teams: [] })];

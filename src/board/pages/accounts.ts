@@ -15,12 +15,12 @@ import { sessionTable } from './sign-in.ts';
 
 const PAGE = 50;
 
-/** Sessions of one account: it has no more. */
+/** Maximum number of sessions per account. */
 const MOST_SESSIONS = 100;
 
 const MAX_TEXT = 320;
 
-/** All that a list shows: what an account may do can be a megabyte. */
+/** Columns for the list. An account's permissions can have a megabyte, so they are not loaded. */
 const listed = {
   ...{ id: true, userName: true, givenName: true, familyName: true, department: true, active: true },
   ...{ companyPermissions: true, lastSignInAt: true, invitationExpiresAt: true, passwordHash: true },
@@ -65,7 +65,7 @@ ${next !== undefined && nextPage('/accounts', { company: company.id, q: text, af
 function stateOf({ active, passwordHash, invitationExpiresAt, lastSignInAt }: Listed): Html {
   if (!active) return badge('inactive', 'warn');
   if (invitationExpiresAt && invitationExpiresAt > nowDate()) return badge('invited', 'calm');
-  // Whoever signs in by OpenID Connect needs no password.
+  // A user who signs in by OpenID Connect needs no password.
   const isOut = passwordHash === null && lastSignInAt === null;
   return isOut ? badge('not invited', 'calm') : badge('active', 'good');
 }
@@ -106,7 +106,7 @@ const whole = {
 
 type Whole = Prisma.AccountGetPayload<{ select: typeof whole }>;
 
-/** @throws {Sorry} when there is none in the viewer's company */
+/** @throws {Sorry} if the account is not in the viewer's company */
 async function findOne({ services, viewer, params }: Visit<PageServices>): Promise<Whole> {
   const id = params.id ?? '';
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };

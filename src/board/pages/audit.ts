@@ -11,17 +11,17 @@ import { brief, count, csvLine, empty, moment, nextPage, pathWith, table } from 
 
 const PAGE = 50;
 
-/** Entries of one look for the file, and those that are read for one file, whether they fit or not. */
+/** Entries per query of a CSV download, and maximum number of entries read per file, including filtered ones. */
 const FILE_PAGE = 500;
 export const MOST_READ = 100_000;
 
-/** Characters of what is looked for. */
+/** Maximum length of a filter in characters. */
 const MAX_TEXT = 320;
 
-/** Companies that the operator may choose from. */
+/** Maximum number of companies offered to BOARD_USER. */
 const MAX_COMPANIES = 200;
 
-/** What stands in the address, and what is searched by it. */
+/** Filters from the URL, and the search that they result in. */
 interface Asked {
   given: Record<'company' | 'actor' | 'action' | 'subject' | 'from' | 'to', string>;
   search: Omit<AuditSearch, 'limit' | 'before'>;
@@ -41,27 +41,27 @@ function readAsked({ viewer, query }: Visit<PageServices>): Asked {
     throw new Sorry(400, "'company' must be the id of a company.");
   const to = readDay('to', given.to);
   const search = {
-    // Whose the viewer is decides, whatever the address says.
+    // Depends on the viewer only, so that the URL cannot select another company.
     companyId: companyOf(viewer, given.company),
     actor: given.actor === '' ? undefined : given.actor,
-    // Who guesses the operator's name is not told that it was right.
+    // Hide operator entries, so that a correctly guessed operator name shows no results.
     exceptKind: given.actor !== '' && viewer.accountId !== undefined ? ('operator' as const) : undefined,
     action: given.action || undefined,
     subject: given.subject === '' ? undefined : given.subject,
     from: readDay('from', given.from)?.toJSDate(),
-    // The day itself is within.
+    // The last day is included.
     to: to?.plus({ days: 1 }).toJSDate(),
   };
   return { given, search };
 }
 
-/** Who operates the installation, and from where, is nothing for its companies. */
+/** Hides the operator's name and address from viewers of a company. */
 function asSeenBy({ accountId }: Viewer, row: AuditRow): AuditRow {
   if (accountId === undefined || row.actorKind !== 'operator') return row;
   return { ...row, actorName: 'the operator', address: null };
 }
 
-/** An account sees its company's; BOARD_USER that of the company that is chosen, or all. */
+/** Returns the company to search: the account's own, or for BOARD_USER the selected one (undefined means all). */
 function companyOf(viewer: Viewer, chosen: string): string | undefined {
   return viewer.accountId === undefined ? chosen || undefined : (viewer.companyId ?? NO_COMPANY);
 }
@@ -100,7 +100,7 @@ ${next && nextPage('/audit', { ...given, before: next })}
   },
 };
 
-/** The first ones by name, and the one that is chosen. */
+/** Returns the first companies by name, and the selected company if it is not among them. */
 async function companiesWith(prisma: Database['prisma'], chosen: string) {
   const first = await prisma.company.findMany({ orderBy: { name: 'asc' }, take: MAX_COMPANIES });
   const isThere = chosen === '' || chosen === NO_COMPANY || first.some(({ id }) => id === chosen);
@@ -164,7 +164,10 @@ const download: Page<PageServices> = {
     await recordAudit(pool, actor, [{ action: 'audit.download', subject, companyId: viewer.companyId }]);
     return { file: 'audit.csv', type: 'text/csv; charset=utf-8', chunks: chunks() };
 
-    /** Page by page, the latest first; the last line says where it ended, and how to go on. */
+    /**
+     * Yields the CSV file page by page, latest entry first. If the limit was reached, the last line tells how to
+     * continue.
+     */
     async function* chunks() {
       yield csvLine(columns);
       let before = isUuid(query('before')) ? query('before') : undefined;
@@ -183,7 +186,7 @@ const download: Page<PageServices> = {
   },
 };
 
-/** The moment with which the id of an entry begins. */
+/** Returns the time that is encoded in an entry's id, in ISO 8601. */
 const momentOf = (id: string) => new Date(millisecondsOf(id)).toISOString();
 
 function lineOf({ at, detail, ...row }: AuditRow): string {

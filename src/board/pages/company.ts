@@ -2,10 +2,10 @@ import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type PageServices, Sorry, type Visit } from '../console.ts';
 
-/** Companies that the operator may choose from. */
+/** Maximum number of companies offered to BOARD_USER. */
 const MAX_COMPANIES = 200;
 
-/** Whose accounts, teams and permission sets are looked at: the viewer's company, or one that BOARD_USER chooses. */
+/** Returns the company of the page: the viewer's company, or the one that BOARD_USER selected. */
 export async function chosenCompany({ services, viewer, query }: Visit<PageServices>): Promise<{
   company: { id: string; name: string };
   choice: (path: string) => Part;
@@ -34,7 +34,7 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
   return { company, choice };
 }
 
-/** A choice among companies; of more than it has names for, one is typed. */
+/** Renders a company selection. With MAX_COMPANIES or more companies, the user types the name or id. */
 function companyField(companies: { id: string; name: string }[], chosen: { id: string; name: string }): Html {
   if (companies.length < MAX_COMPANIES)
     return html`<label>Company <select name="company">${companies.map(({ id, name }) => html`<option value="${id}"${id === chosen.id && html` selected`}>${name}</option>`)}</select></label>`;

@@ -29,7 +29,7 @@ import {
   workspaceChoice,
 } from '../layout.ts';
 
-/** Of a form with a mended object: each of its bytes may be written as three. */
+/** Maximum form size in bytes for a corrected object. URL encoding can triple each byte. */
 const FORM_BYTES = 3 * MAX_MENDED_BYTES + 65_536;
 
 interface Found {
@@ -37,7 +37,7 @@ interface Found {
   workspace: Workspace;
 }
 
-/** @throws {Sorry} when there is none in a workspace of the viewer's */
+/** @throws {Sorry} if no workspace of the viewer contains the dead letter */
 async function findLetter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
   const id = params.id ?? '';
   const letter = isUuid(id) ? await readLetter(services.database.pool, id, MAX_MENDED_BYTES) : undefined;
@@ -56,7 +56,7 @@ const show: Page<PageServices> = {
 };
 
 interface Mending {
-  /** What was sent, which is shown again. */
+  /** The submitted text, which is shown again. */
   text: string;
   problem: string;
 }
@@ -64,7 +64,7 @@ interface Mending {
 function letterPage({ viewer }: Visit<PageServices>, { letter, workspace }: Found, mending?: Mending): Html {
   const pii = viewer.can('pii', workspace.id);
   const mayChange = viewer.can('change', workspace.id) && letter.state === 'waiting';
-  // One whose replay never reached the queue goes on under the same envelope.
+  // If a replay did not reach the queue, it can be repeated. It then uses the same envelope.
   const mayReplay = viewer.can('change', workspace.id) && ['waiting', 'replaying'].includes(letter.state);
   return html`<h1>Dead letter <span class="id">${letter.id}</span></h1>
 ${mending && html`<p class="banner bad" role="alert">${mending.problem}. The dead letter was not changed.</p>`}
@@ -111,10 +111,13 @@ function mendForm({ id, object }: WholeLetter, given: string | undefined): Html 
 <p class="actions"><button class="main" name="action" value="mend">Save and replay</button></p></form>`;
 }
 
-/** Characters up to which an object is indented: what nests deep would take a thousand times as much. */
+/**
+ * Maximum length in characters of an object that is indented. Deep nesting can make indented text a thousand times
+ * longer.
+ */
 const MOST_INDENTED = 65_536;
 
-/** Indented, where that loses nothing: a number of many digits would be another one after it. */
+/** Indents JSON, unless parsing would change it: a number with many digits would lose precision. */
 function legible(text: string): string {
   if (text.length > MOST_INDENTED) return text;
   const value = JSON.parse(text);
@@ -163,18 +166,25 @@ const act: Page<PageServices> = {
 export const deadLetterPages = [show, act];
 
 /**
- * Names a group in an address without telling its reason, which may quote a value: by a letter of it. The digest tells
- * when this one has come to be in another group, so that nobody replays or discards what was not shown.
+ * Identifies a group in a URL by one of its dead letters, because the reason may quote a value. The digest detects that
+ * this dead letter has moved to another group, so that an operator cannot replay or discard dead letters that were not
+ * shown.
  */
 const keyOf = ({ oldest, ...name }: GroupName & { oldest: string }) => `${oldest}.${digestOf(name)}`;
 
 const digestOf = ({ kind, reason }: GroupName) =>
   createHash('sha256').update(`${kind}\0${reason}`).digest('hex').slice(0, 16);
 
-/** Characters of a reason that are told apart: what it is asked to begin with has no more. */
+/**
+ * Maximum length in characters of the filter on the start of a reason. Further characters of a reason are not
+ * distinguished.
+ */
 const MOST_OF_BEGINNING = 120;
 
-/** All are chosen by kind; what waits by how its reason begins, too, where a reason is shown at all. */
+/**
+ * Renders the filters: the kind, and for waiting dead letters also the start of the reason if the viewer may see
+ * reasons.
+ */
 export function filters(
   { viewer, workspaces, query }: Visit<PageServices>,
   { chosen, state }: { chosen: Workspace | undefined; state: string },
@@ -187,7 +197,7 @@ ${waits && mayRead && html`<label>Reason begins with <input name="reason" value=
 <input type="hidden" name="state" value="${state}"><button>Show</button></form>`;
 }
 
-/** What waits, by its cause. */
+/** Renders the waiting dead letters, grouped by reason. */
 export async function groupsOf(
   visit: Visit<PageServices>,
   chosen: Workspace | undefined,
@@ -197,7 +207,7 @@ export async function groupsOf(
   const [kind, beginning, key] = ['kind', 'reason', 'after'].map((name) => query(name) || undefined);
   if (beginning !== undefined && beginning.length > MOST_OF_BEGINNING)
     throw new Sorry(400, `'reason' must have at most ${MOST_OF_BEGINNING} characters.`);
-  // A search confirms nothing that the page would mask.
+  // A search must not confirm a reason that the page would mask.
   const workspaceIds = beginning === undefined ? ids : ids.filter((id) => viewer.can('pii', id));
   if (workspaceIds.length === 0) throw lacking('pii');
   const after = key === undefined ? undefined : await groupOf(visit, ids, key);
@@ -220,7 +230,7 @@ export async function groupsOf(
   );
 }
 
-/** @returns undefined where the key is of no group of these workspaces, or its letter has come to be in another */
+/** @returns the group of a key; undefined if it is not in these workspaces or its dead letter moved to another group */
 export async function groupOf(
   { services }: Pick<Visit<PageServices>, 'services'>,
   workspaceIds: readonly string[],
@@ -231,7 +241,7 @@ export async function groupOf(
   return found && workspaceIds.includes(found.workspaceId) && digestOf(found) === digest ? found : undefined;
 }
 
-/** More than are counted are told as such. */
+/** Formats a count, with "more than" if counting stopped early. */
 export const counted = ({ count: number, isMore }: Counted) =>
   `${isMore ? 'more than ' : ''}${count(number, '', '').trim()}`;
 
@@ -260,10 +270,13 @@ function groupTable(groups: DeadLetterGroup[], { viewer, workspaces }: Visit<Pag
   )}`;
 }
 
-/** Characters of a reason to discard. */
+/** Maximum length in characters of the reason for a discard. */
 export const MAX_REASON = 500;
 
-/** Why something is discarded, for whoever reads it later. @throws {Sorry} without a reason */
+/**
+ * Validates the reason for a discard, which is stored with the dead letter.
+ * @throws {Sorry} if it is empty or too long
+ */
 export function readReason(given: string): string {
   const reason = given.trim();
   if (reason === '') throw new Sorry(400, 'Enter a reason. It is kept with the dead letter.');
@@ -272,7 +285,7 @@ export function readReason(given: string): string {
   return reason;
 }
 
-/** An id of ours begins with its time. */
+/** Returns the time that is encoded in an id. */
 function timeOf(id: string): Date {
   return new Date(millisecondsOf(id));
 }

@@ -17,7 +17,7 @@ import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './d
 
 const PAGE = 50;
 
-/** Letters of one press on “all of this group”. */
+/** Maximum number of dead letters per action on a whole group. */
 const MOST_AT_ONCE = 1000;
 
 const tabs = [
@@ -89,7 +89,7 @@ interface OfGroup {
   viewer: Viewer;
   workspace: Workspace;
   key: string;
-  /** Absent: the letter that stands for it is gone, or has failed again for another reason. */
+  /** Absent if the group's dead letter is gone or has failed again for another reason. */
   group: GroupName | undefined;
   number: Counted | undefined;
   letters: ListedLetter[];
@@ -129,7 +129,8 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
   const listed = table('Dead letters of this reason', columns, rows);
   const next = letters.length > PAGE && nextPage('/dead-letters', { ...self, before: shown.at(-1)!.id });
   if (!mayChange) return html`${head}${listed}${next}`;
-  // Enter in the reason presses the first button of the form, hidden or not: without this one it would replay.
+  // Enter in the reason field activates the first button of the form, even a hidden one. Without this button it would
+  // replay.
   return html`${head}<form method="post" action="/dead-letters">
 <button name="action" value="discard" hidden></button>
 ${Object.entries(self).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
@@ -205,7 +206,7 @@ const act: Page<PageServices> = {
   },
 };
 
-/** Those of the ids that are dead letters of the workspace: a form may be sent by anybody who has some right. */
+/** Returns the ids that are dead letters of the workspace. A form can contain ids of other workspaces. */
 async function ownIds({ database }: PageServices, given: string[], workspaceId: string): Promise<string[]> {
   const ids = given.filter(isUuid);
   const found = await selectDeadLetters(database.pool, ids, 0);

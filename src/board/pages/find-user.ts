@@ -6,23 +6,23 @@ import type { Workspace } from '../access.ts';
 import { chosenWorkspace, type PageServices, Sorry, type Visit } from '../console.ts';
 import { isAddress } from './users.ts';
 
-/** Workspaces in which a merged user is looked for. */
+/** Maximum number of workspaces in which a merged user is searched. */
 const MOST = 25;
 
 const SERVICE_ID = /^[0-9a-f]{24}$/;
 
-/** A user, and the workspace in which the viewer may look at this one. */
+/** A user and the workspace in which the viewer may see this user. */
 export interface Seen {
   workspace: Workspace;
   /** The profile's UUID. */
   id: string;
-  /** Whether the viewer may see who it is. */
+  /** Whether the viewer may see personal data. */
   pii: boolean;
 }
 
 /**
- * The user of the address. One who was merged is whoever took this one in.
- * @throws {Sorry} when there is none in a workspace of the viewer's
+ * Finds the user of the request. If the user was merged, returns the user that was kept.
+ * @throws {Sorry} if no workspace of the viewer contains the user
  */
 export async function findUser({
   services,
@@ -46,7 +46,7 @@ export async function findUser({
   );
   let workspace = among.find((one) => one.id === found?.workspaceId);
   let present = found?.id;
-  // Who is not there may have been merged: few have more workspaces than one to look into.
+  // A missing user may have been merged. Few viewers have several workspaces to search.
   for (const one of workspace ? [] : among.slice(0, MOST)) {
     present = await findKeptProfile(pool, one.id, id);
     workspace = present === undefined ? undefined : one;
@@ -56,7 +56,7 @@ export async function findUser({
   return { workspace, id: present, pii: viewer.can('pii', workspace.id) };
 }
 
-/** Who a user is, as a person would say it: by name, email, external id or service id. */
+/** Returns a title for a user: the name, email address, external id or service id. */
 export function headingOf(
   user: Pick<StoredUser, 'id' | 'first_name' | 'last_name' | 'email' | 'external_id'>,
   pii: boolean,

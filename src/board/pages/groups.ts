@@ -8,17 +8,17 @@ import { badge, pathWith, workspaceChoice } from '../layout.ts';
 import type { Extras } from '../resource-pages.ts';
 import { isAddress } from './users.ts';
 
-/** Characters: the longest external id is shorter. */
+/** Maximum length of the search text in characters. External ids are shorter. */
 const MAX_USER = 1000;
 
-/** The workspace that the page is about: the first one, where none is chosen. */
+/** Returns the workspace of the page: the selected one, or the first. */
 export async function presentWorkspace(
   visit: Pick<Visit<PageServices>, 'workspaces' | 'query' | 'findWorkspace'>,
 ): Promise<Workspace> {
   return (await chosenWorkspace(visit)) ?? visit.workspaces[0]!;
 }
 
-/** A form that asks for a workspace and a user; what else the address holds stays. */
+/** Renders a form to select a workspace and a user. Other query parameters in `keep` are preserved. */
 export function chooseUser(
   { workspaces, viewer, query }: Pick<Visit<PageServices>, 'workspaces' | 'viewer' | 'query'>,
   { path, workspace, keep = {} }: { path: string; workspace: Workspace; keep?: Record<string, string> },
@@ -33,8 +33,8 @@ ${Object.entries(keep).map(([name, value]) => html`<input type="hidden" name="${
 }
 
 /**
- * The user whom the address names by an external id; undefined: nobody is named.
- * @throws {Sorry} when there is none, or the viewer may not look at users
+ * Returns the user whose external id is in the query, or undefined if the query has none.
+ * @throws {Sorry} if the user does not exist or the viewer may not see users
  */
 export async function chosenUser(
   { services, viewer, query }: Pick<Visit<PageServices>, 'services' | 'viewer' | 'query'>,
@@ -44,7 +44,8 @@ export async function chosenUser(
   if (externalId === '') return undefined;
   if (!viewer.can('users', workspaceId)) throw lacking('users');
   const { pool } = services.database;
-  // As a search: what would tell who somebody is confirms nothing without the right to see that.
+  // As in the user search: an external id that looks like an address is only confirmed to viewers who may see
+  // addresses.
   const isOpen = viewer.can('pii', workspaceId) || !isAddress(externalId);
   const found =
     isOpen && externalId.length <= MAX_USER ? await findLinkUser(pool, workspaceId, externalId) : undefined;
@@ -62,7 +63,7 @@ export async function chosenUser(
   return user;
 }
 
-/** What the user has said of a group; `undefined` where nobody is chosen. */
+/** Renders the user's subscription state in a group. */
 function stateOf(user: StoredUser, id: string): Part {
   const told = user.subscription_groups?.find((one) => one.id === id);
   if (!told) return html`<span class="faint">no state</span>`;
@@ -70,7 +71,7 @@ function stateOf(user: StoredUser, id: string): Part {
   return badge(state, state === 'subscribed' ? 'good' : 'bad');
 }
 
-/** What the console shows of groups besides their description: the states of one user. */
+/** Additions to the pages of groups: the subscription states of one user. */
 export const groupExtras: Extras<Group> = {
   async above(visit, owner) {
     const { query } = visit;

@@ -13,10 +13,10 @@ import { charts, chartsHead, rangeOf } from './history.ts';
 const MB = 1024 * 1024;
 const GB = 1024 * MB;
 
-/** What is known of the installation's queue. */
+/** The store that holds the queue. */
 type Kind = PageServices['connection']['kind'];
 
-/** The page's parts that change by themselves, by the names that they have in it. */
+/** Renders the parts of the page that are updated live, by name. */
 export function healthParts(now: FleetState, kind: Kind): Record<string, Html> {
   return {
     as_of: html`As of ${moment(now.at)}`,
@@ -29,7 +29,7 @@ export function healthParts(now: FleetState, kind: Kind): Record<string, Html> {
   };
 }
 
-/** Where a part stands, so that script finds it. */
+/** Wraps a part, so that the script can replace it. */
 const part = (name: string, content: Html) => html`<div data-live="${name}">${content}</div>`;
 
 const show: Page<PageServices> = {
@@ -154,7 +154,7 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
   );
 }
 
-/** Of several shards, what its lanes are together. */
+/** Renders the totals of each shard if there are several. */
 function shardTable({ lanes = [], rates }: FleetState): Html | undefined {
   const shards = new Map<number, { waiting: number; oldest: number; rate: number; isAway: boolean }>();
   for (const [lane, { depth, oldestSeconds, shard = 0, away = false }] of lanes.entries()) {
@@ -219,7 +219,7 @@ function storeTable({ postgres, redis, disks, lanes, problems }: FleetState, kin
   );
 }
 
-/** Each mark as the fullest web process has it. */
+/** Renders each load limit with the usage of the fullest web process. */
 function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
   const web = living(processes ?? [], 'web').filter(({ marks }) => marks);
   if (web.length === 0)

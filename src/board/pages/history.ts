@@ -7,7 +7,7 @@ import type { Page, PageServices } from '../console.ts';
 import { type Point, type RangeName, rangeNames, readHistory } from '../history.ts';
 import { count, duration, empty, moment, pathWith, table } from '../layout.ts';
 
-/** A number as short as it is still told apart. */
+/** Formats a number: two decimals below 10, otherwise a whole number. */
 const short = (value: number) =>
   value < 10 ? String(Math.round(value * 100) / 100) : grouped(Math.round(value));
 
@@ -28,7 +28,7 @@ interface Plan {
   least: number;
 }
 
-/** Refused requests and objects are not of one kind, so that each has a chart of its own. */
+/** Charts of the page. Refused requests and refused objects differ in unit, so each has its own chart. */
 const plans: Plan[] = [
   {
     ...{ name: 'Objects', show: shows.objects, least: 1 },
@@ -51,25 +51,25 @@ const plans: Plan[] = [
   },
 ];
 
-/** A line of which nothing is known in the whole range belongs to what this installation does not have. */
+/** Whether the range has any value for the figure. If not, this installation does not have it, for example Redis. */
 const isKnown = (points: Point[], figure: Figure) => points.some((point) => point[figure] !== undefined);
 
 export function rangeOf(given: string): RangeName {
   return rangeNames.find((name) => name === given) ?? 'hour';
 }
 
-/** @param place of the page that the reader stays at */
+/** @param place fragment of the link, for example `#history` */
 const rangeTabs = (path: string, range: RangeName, place = '') =>
   html`<nav class="tabs" aria-label="Time that is shown">${rangeNames.map(
     (name) =>
       html`<a class="tab" href="${pathWith(path, { range: name === 'hour' ? undefined : name })}${place}"${name === range && html` aria-current="page"`}>Last ${name}</a>`,
   )}</nav>`;
 
-/** The heading of the charts, which stays when they are drawn anew. */
+/** Renders the heading of the charts. It stays in place when live updates replace the charts. */
 export const chartsHead = (range: RangeName): Html =>
   html`<h2 id="history">History</h2>${rangeTabs('/', range, '#history')}`;
 
-/** Charts of a range; says so where there is nothing to draw. */
+/** Renders the charts of a range, or a hint if the history is empty or cannot be read. */
 export async function charts(
   pool: Pool,
   { range, isAway = () => false }: { range: RangeName; isAway?(): boolean },
@@ -95,7 +95,7 @@ export async function charts(
 ${lanesOf(points, range)}`;
 }
 
-/** By lane, where there are several. */
+/** Renders a table by lane if there are several lanes. */
 function lanesOf(points: Point[], range: RangeName): Part {
   const lanes = points.findLast((point) => point.lanes)?.lanes?.length ?? 0;
   if (lanes < 2) return undefined;

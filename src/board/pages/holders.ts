@@ -3,7 +3,7 @@ import { accountsWith, MOST_HOLDERS } from '../../store/permission-sets.ts';
 import { count, empty } from '../layout.ts';
 import type { Extras } from '../resource-pages.ts';
 
-/** The accounts that have it: they have to lose it before it can be deleted. */
+/** Renders the accounts that have the permission set or team. It can only be deleted if there are none. */
 function holderList(holders: { id: string; userName: string }[]): Html {
   const shown = holders
     .slice(0, MOST_HOLDERS)

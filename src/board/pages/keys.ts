@@ -5,10 +5,10 @@ import { dailyChart } from '../chart.ts';
 import { count, empty, table } from '../layout.ts';
 import type { Extras } from '../resource-pages.ts';
 
-/** Days of requests that the page of a key shows. */
+/** Number of days of requests that the page shows. */
 const DAYS = 30;
 
-/** The requests of a key, below its facts. */
+/** Additions to the pages of API keys: the requests of a key. */
 export const keyExtras: Extras<ShownApiKey> = {
   async section({ services }, key) {
     const usage = await readKeyUsage(services.database.pool, key, DAYS);

@@ -25,19 +25,19 @@ import {
 } from '../layout.ts';
 import { chooseUser, chosenUser, presentWorkspace } from './groups.ts';
 
-/** Centers on one page. */
+/** Number of preference centers on a list page. */
 const PAGE = 100;
 
-/** Characters of a template that are shown. */
+/** Maximum number of characters shown of a template. */
 const MOST_SHOWN = 20_000;
 
-/** Groups of a workspace that a preview knows. */
+/** Maximum number of groups that a preview loads. */
 const MOST_GROUPS = 1000;
 
 const screens = { phone: 'Phone, 390 px', desktop: 'Desktop, 1280 px' } as const;
 const templates = { page: 'Page', confirmation: 'Confirmation' } as const;
 
-/** The one of the choices that the address names; the first, where it names none. */
+/** Returns the choice that the query names, or the first one. */
 function choice<Name extends string>(among: Record<Name, string>, given: string): Name {
   const names = Object.keys(among) as Name[];
   return names.find((name) => name === given) ?? names[0]!;
@@ -97,7 +97,7 @@ interface Found {
   workspace: Workspace;
 }
 
-/** @throws {Sorry} when there is none in a workspace of the viewer's */
+/** @throws {Sorry} if no workspace of the viewer contains the preference center */
 async function findCenter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
   const id = params.id ?? '';
   const center = isUuid(id)
@@ -152,7 +152,7 @@ ${tabs('Template', templates, { present: shown.template, to: (template) => place
   },
 };
 
-/** Why a link would open nothing for the user. */
+/** Returns the reason why a link would not work for the user; undefined if it works. */
 function closedFor({ external_id, email }: StoredUser, { state }: PreferenceCenter): Part {
   if (state !== 'active') return 'The preference center is a draft: its links do not work.';
   if (external_id !== null && email !== null) return undefined;
@@ -226,10 +226,10 @@ function viewFor(user: StoredUser | undefined, groups: LiveGroup[], pii: boolean
 
 export const preferenceCenterPages = [list, show, preview];
 
-/** Attributes that lead somewhere, or are followed by themselves. */
+/** Attributes that navigate, or name a navigation target. */
 const LEADING = ['href', 'xlink:href', 'action', 'formaction', 'ping', 'target', 'http-equiv', 'download'];
 
-/** Those that load something, but for what stands in the page itself. */
+/** Attributes that load a resource. Values with a `data:` URL are allowed. */
 const LOADING = ['src', 'srcset', 'poster', 'background', 'data'];
 
 const nothing = () => {};
@@ -242,19 +242,20 @@ const ignored: TokenizerCallbacks = {
 };
 
 /**
- * A page whose links and forms lead nowhere, and that loads nothing: such an attribute is called `data-…`. The guard is
- * the policy that it is sent with; this keeps a preview the page that it is, whatever is pressed. One step through the
- * text, however deep its elements are: a tree of them would take minutes.
+ * Disables links, forms and external resources in a preview by renaming their attributes to `data-…`. Security does not
+ * depend on this but on the response's content security policy. It keeps the preview in place when a viewer clicks in
+ * it. Uses a tokenizer in a single pass: building a tree of deeply nested elements would take minutes.
  */
 export function quiet(page: string): string {
-  /** Where the names begin that are changed. */
+  /** Offsets of the attribute names to rename. */
   const places: number[] = [];
   let isLoading = false;
   const tokenizer = new Tokenizer(
     { decodeEntities: false },
     {
       ...ignored,
-      // Else a title within a drawing would be passed over, which browsers read as markup.
+      // Otherwise the tokenizer would skip a <title> inside an SVG as text, although browsers parse its content as
+      // markup.
       isInForeignContext: () => true,
       onattribname(start, end) {
         const name = page.slice(start, end).toLowerCase();

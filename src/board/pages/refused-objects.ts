@@ -16,7 +16,10 @@ import { count, empty, facts, moment, pathWith, table, tree, workspaceChoice } f
 
 const HOUR_MS = 3_600_000;
 
-/** Ranges by their name in the address; the first is the default. They begin at a full hour, since counts are kept by the hour. */
+/**
+ * Time ranges by name in the URL; the first is the default. Each starts at a full hour, because counts are stored per
+ * hour.
+ */
 const ranges = [
   { name: '', text: 'Last day', hours: 24 },
   { name: 'hour', text: 'This hour and the one before', hours: 1 },
@@ -99,7 +102,7 @@ const pathOf = ({ workspaceId, reason, field, operation, inputArray, keyId }: Re
 const requestLink = (workspaceId: string, requestId: string) =>
   html`<a class="id" href="${pathWith(`/requests/${requestId}`, { workspace: workspaceId })}">${requestId}</a>`;
 
-/** Names of API keys by id. */
+/** Returns the names of the causes' API keys, by id. */
 async function namesOfKeys(
   { database: { prisma } }: PageServices,
   causes: readonly RefusalName[],
@@ -141,7 +144,7 @@ ${hoursOf(workspace, hours)}`;
   },
 };
 
-/** The cause that the address names; undefined: it can be none. */
+/** Returns the cause in the query; undefined if its key id is not a UUID. */
 function causeIn({ query }: Visit<PageServices>, { id }: Workspace): RefusalName | undefined {
   const keyId = query('key') || NIL_UUID;
   const reason = query('reason');

@@ -25,13 +25,13 @@ import {
   workspaceChoice,
 } from '../layout.ts';
 
-/** Workspaces that are looked into when none is named. */
+/** Maximum number of workspaces searched if none is selected. */
 const MOST_WORKSPACES = 5;
 
-/** Objects on the page; a request has a few hundred at most, but for bulk ones. */
+/** Maximum number of objects shown. Only bulk requests have more than a few hundred. */
 const MOST_OBJECTS = 500;
 
-/** Lanes of which the page says what stands in front. */
+/** Maximum number of lanes for which the page shows the queue position. */
 const MOST_LANES = 16;
 
 const isRequestId = (text: string) => isVersionedUuid(text) && version(text) === 7;
@@ -106,7 +106,9 @@ ${refusedObjects(followed)}`;
   },
 };
 
-/** The key by its name; what came from no client of a key, or is of an earlier release, has none. */
+/**
+ * Renders the API key's name. Requests without a key come from the console, a preference center or an earlier release.
+ */
 async function sender(
   { database: { prisma } }: PageServices,
   { keyId, workspace, linked }: { keyId: string | undefined; workspace: Workspace; linked: boolean },
@@ -129,7 +131,7 @@ async function findIn(services: PageServices, among: Workspace[], id: string) {
   return undefined;
 }
 
-/** What waits in lanes, and what stands before it there. */
+/** Renders the request's position in its lanes: how much is queued ahead of it. */
 async function front({ waiting }: PageServices, { waits }: FollowedRequest): Promise<Part> {
   if (waits.length === 0) return undefined;
   const now = Date.now();

@@ -19,24 +19,24 @@ import { count, MASK, pathWith } from '../layout.ts';
 const MAX_NAME = 255;
 const MAX_PURPOSE = 1000;
 
-/** Bytes of the form: URL encoding takes up to four bytes for a character of JSON. */
+/** Maximum form size in bytes. URL encoding takes up to four bytes per character of JSON. */
 export const FORM_BYTES = 4 * MAX_DEFINITION_CHARACTERS;
 
-/** Milliseconds after which a count shows what it has so far. */
+/** Milliseconds after which a count shows its intermediate result. */
 const COUNT_MS = 1000;
 
-/** Users of one statement: the first statement reads few, the others as many as the time left allows. */
+/** Users per statement. The first statement reads few; later statements read as many as the remaining time allows. */
 const USERS_PER_STATEMENT = { first: 100, least: 20, most: 1000 };
 
-/** Counts at a time: each keeps Postgres busy for a second. */
+/** Maximum number of concurrent counts. Each keeps Postgres busy for a second. */
 const MOST_COUNTS = 2;
 
-/** Users of whom a count shows the ids. */
+/** Number of user ids that a count shows as examples. */
 const SAMPLE = 10;
 
 let counts = 0;
 
-/** What a form says, and what came of it. */
+/** Values of a form and the result of the last action. */
 export interface Shown {
   given?: Record<(typeof fields)[number], string>;
   problem?: string | undefined;
@@ -55,7 +55,10 @@ export const problemOf = ({ problem }: Shown): Part =>
   problem !== undefined &&
   html`<p class="banner bad" role="alert">${problem} The segment was not changed.</p>`;
 
-/** Cut where a table has it. What would tell who somebody is stays hidden. */
+/**
+ * Describes a definition in words, shortened to `most` characters. Masked if it refers to personal data that the viewer
+ * may not see.
+ */
 export function inWords(definition: Definition, pii: boolean, most = MAX_DEFINITION_CHARACTERS): string {
   if (!pii && asksWho(definition)) return MASK;
   const words = describe(definition);
@@ -65,7 +68,7 @@ export function inWords(definition: Definition, pii: boolean, most = MAX_DEFINIT
 interface Form {
   action: string;
   given: NonNullable<Shown['given']>;
-  /** Of a segment that there is. */
+  /** The existing segment; absent in the form for a new one. */
   segment?: ShownSegment;
 }
 
@@ -85,7 +88,7 @@ ${
 ${mayEdit && html`<button class="main" name="action" value="${segment ? 'update' : 'create'}">${segment ? 'Save segment' : 'Create segment'}</button>`}</p></form>`;
 }
 
-/** @throws {InvalidDefinition} naming the place and the rule */
+/** @throws {InvalidDefinition} naming the position and the rule */
 function readFilter(text: string): Definition {
   if (text.length > MAX_DEFINITION_CHARACTERS)
     throw new InvalidDefinition(`'definition' must have at most ${MAX_DEFINITION_CHARACTERS} characters.`);
@@ -95,7 +98,7 @@ function readFilter(text: string): Definition {
   } catch (error) {
     const { message } = error as Error;
     const [, at] = /position (\d+)/.exec(message) ?? [];
-    // What stands in a wrong place is quoted with what is around it, and has no position then.
+    // For an unexpected character, the message quotes its surroundings instead of a position.
     if (at === undefined && !/end of JSON/.test(message))
       throw new InvalidDefinition(`'definition' is not valid JSON: ${message.slice(0, 200)}.`);
     const lines = text.slice(0, at === undefined ? text.length : Number(at)).split('\n');
@@ -124,7 +127,7 @@ export function readWords({ field }: Visit<PageServices>): SegmentWords {
 export const TAKEN =
   'Another segment of the workspace already has this name (archived segments keep their names).';
 
-/** The page again, with what was written and why it will not do. */
+/** Runs an action. If it fails, shows the form again with the submitted values and the error. */
 export async function tryAgain(
   { field }: Visit<PageServices>,
   work: () => Promise<{ to: string } | { counted: Part }>,

@@ -30,7 +30,7 @@ import {
 
 const PAGE = 50;
 
-/** Characters of a filter in words, in a list. */
+/** Maximum length in characters of a filter description in the list. */
 const MOST_WORDS = 300;
 
 const list: Page<PageServices> = {
@@ -104,7 +104,7 @@ const make: Page<PageServices> = {
   },
 };
 
-/** @throws {Sorry} when there is none in a workspace of the viewer's */
+/** @throws {Sorry} if no workspace of the viewer contains the segment */
 async function findOne(visit: Visit<PageServices>): Promise<{ segment: ShownSegment; workspace: Workspace }> {
   const { services, workspaces, params, field } = visit;
   const id = params.id ?? '';
@@ -207,7 +207,10 @@ const act: Page<PageServices> = {
 
 export const segmentPages = [list, make, show, act];
 
-/** Exports that `/users/export/segment` was asked for. Links are not shown: whoever has one has the users. */
+/**
+ * Exports requested through `/users/export/segment`. Download links are not shown, because they give access to the
+ * users.
+ */
 const exportList: Page<PageServices> = {
   method: 'get',
   path: '/exports',
@@ -267,7 +270,7 @@ function stateOf({ state, lastError }: ShownExport): Html {
   return lastError === null ? badge('being written') : badge('tried again', 'warn');
 }
 
-/** Only its host: what stands behind it may let in whoever reads it. */
+/** Renders only the host of the callback URL, because the rest may contain credentials. */
 function callbackOf({ callback, toldAt, state, lastError }: ShownExport): Part {
   if (callback === null) return html`<span class="faint">none</span>`;
   const { host } = new URL(callback);

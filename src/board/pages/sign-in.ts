@@ -7,16 +7,16 @@ import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { empty, moment, nextPage, pathWith, shell, table } from '../layout.ts';
 import type { OperatorSession } from '../sessions.ts';
 
-/** The pages before and after the console itself: all that is seen without a session. */
+/** Pages around the console: the sign-in, sign-out and invitation forms, and the list of sessions. */
 
 export interface SignInWords {
-  /** Why the last attempt did not. */
+  /** Error of the last attempt. */
   problem?: string;
-  /** What is good to know before the first. */
+  /** Message above an unused form. */
   notice?: string;
-  /** Whom the last attempt was made as. */
+  /** User name of the last attempt. */
   user?: string;
-  /** Where the OpenID provider is asked; absent: there is none. */
+  /** URL that starts an OpenID sign-in; absent if there is no provider. */
   openId?: string | undefined;
 }
 
@@ -35,7 +35,7 @@ ${openId && html`<a class="button" href="${openId}">Sign in with single sign-on<
   );
 }
 
-/** @param who and what this person may do here */
+/** Renders the form to sign out, with the user and the user's access. */
 export function signOutPage({ user, readOnly }: { user: string; readOnly: boolean }): string {
   return plain(
     'Sign out',
@@ -48,15 +48,15 @@ export function signOutPage({ user, readOnly }: { user: string; readOnly: boolea
 }
 
 interface Invited {
-  /** Letters, digits, `_` and `-`. */
+  /** Token of the invitation: letters, digits, `_` and `-`. */
   token: string;
-  /** Whose password it is. */
+  /** Email address of the invited user. */
   email: string;
-  /** What a password has to be. */
+  /** Rule for a new password. */
   rule: string;
 }
 
-/** The form to set a password; `problem` says why the last attempt did not. */
+/** Renders the form to set a password; `problem` is the error of the last attempt. */
 export function invitationPage({ token, email, rule }: Invited, problem?: string): string {
   return plain(
     'Set your password',
@@ -89,10 +89,13 @@ function plain(title: string, content: Html): string {
 
 const PAGE = 50;
 
-/** Sessions that one press ends. */
+/** Maximum number of sessions that one action ends. */
 const MOST_ENDED = 200;
 
-/** Whose sessions the viewer may see and end: its own, or as an administrator those of the company, or of all. */
+/**
+ * Returns the sessions that the viewer may see and end: own sessions, or for administrators the sessions of the company
+ * (BOARD_USER: all).
+ */
 function sessionScope({ full, accountId, companyId }: Viewer, isOwn: boolean): SessionScope {
   if (isOwn || !full) return { accountId };
   return { companyId };
@@ -134,7 +137,7 @@ function toListed({ user }: Viewer): (session: OperatorSession) => ListedSession
   });
 }
 
-/** @param back which page the form of a session leads to */
+/** @param back page to which ending a session returns */
 export function sessionTable(
   sessions: ListedSession[],
   { viewer, back }: { viewer: Viewer; back: string },
@@ -171,7 +174,7 @@ const act: Page<PageServices> = {
         const id = field('id').toLowerCase();
         if (!isUuid(id)) throw new Sorry(400, "'id' must be the id of a session.");
         const ended = await end(visit, [id], false);
-        // Whichever account it was, nobody is led anywhere but to a page that shows sessions.
+        // Only paths of pages with sessions are allowed as a redirect target.
         const back = /^\/(?:sessions\?of=all|accounts\/[0-9a-f-]{36})$/.test(field('back'))
           ? field('back')
           : '/sessions';
@@ -196,7 +199,10 @@ async function ownSessions({ services, viewer }: Visit<PageServices>): Promise<s
   return found.map(({ id }) => id);
 }
 
-/** Those of the ids that the viewer may end. @returns how many there were */
+/**
+ * Ends the sessions that the viewer may end.
+ * @returns the number of sessions ended
+ */
 async function end(
   { services, viewer, actor }: Visit<PageServices>,
   ids: string[],
@@ -204,7 +210,7 @@ async function end(
 ): Promise<number> {
   const { operators, database } = services;
   const isOperator = viewer.accountId === undefined;
-  // Sessions of BOARD_USER are BOARD_USER's to end.
+  // Only BOARD_USER can end sessions of BOARD_USER.
   const closed = isOperator ? ids.filter((id) => operators.close(id)) : [];
   const subject = { kind: 'operator', id: 'BOARD_USER' };
   return audited(database.pool, actor, async (tx) => {

@@ -29,10 +29,10 @@ import { nextOf, runCharts, secondsOf, statusBadge } from './syncs.ts';
 
 const PAGE = 25;
 
-/** Rows of one page of failed rows, and of one look for the file. */
+/** Rows per page of failed rows, and per query of a download. */
 const ROWS = 100;
 
-/** @throws {Sorry} when there is none in a workspace of the viewer's */
+/** @throws {Sorry} if no workspace of the viewer contains the integration */
 async function findIntegration({
   services,
   viewer,
@@ -97,7 +97,7 @@ function progress({ rowsRead, rowsSynced, rowsFailed, startedAt, cancelledAt }: 
   return html`<p class="banner warn" role="status">${cancelledAt ? 'Ending' : 'Running'} for ${duration(seconds)}: ${count(rowsRead, 'row')} read, ${grouped(rowsSynced)} synced, ${grouped(rowsFailed)} failed; ${grouped(Math.round(rate))} rows/s.${rowsRead === 0 && ' No row yet: without a sync process it waits for one.'}</p>`;
 }
 
-/** As a person would name it; never its credentials, which are not read. */
+/** Describes the source without its credentials, which are not loaded. */
 function whereIs({ source, warehouseType }: SelectedIntegration): string {
   const {
     type,
@@ -155,7 +155,7 @@ const act: Page<PageServices> = {
       case 'sync': {
         const run = newId();
         const started = await audited(pool, visit.actor, async (tx) => {
-          // The sync processes find it in its table: no queue is needed.
+          // Sync processes poll the table, so no job is enqueued.
           const result = await startRun(tx, { id: run, integrationId: id, askedBy: 'operator' });
           return { result, entries: result === 'started' ? [entry('syncs.start', { run })] : [] };
         });
@@ -261,7 +261,7 @@ const download: Page<PageServices> = {
     const { pool } = visit.services.database;
     const subject = { kind: 'integration', id: integration.id };
     const { workspaceId } = integration;
-    // Before anything leaves: what was begun cannot be taken back.
+    // Recorded before the download starts, because sent data cannot be revoked.
     await recordAudit(pool, visit.actor, [
       { action: 'syncs.download_rows', subject, workspaceId, detail: { run: run.id } },
     ]);
@@ -278,7 +278,7 @@ const download: Page<PageServices> = {
   },
 };
 
-/** A line of the file. */
+/** Formats a failed row as a CSV line. */
 export function csvOf({ number, synced, updatedAt, identifier, reason, payload }: ListedRowError): string {
   return csvLine([number, synced ? 'synced' : 'failed', updatedAt, identifier, reason, payload]);
 }

@@ -18,7 +18,7 @@ const tones: Record<string, Tone> = {
 
 export const statusBadge = (status: string) => badge(status.replace('_', ' '), tones[status]);
 
-/** When the schedule comes next; nothing for what runs on demand, or not at all. */
+/** Renders the next scheduled start, or why there is none. */
 export function nextOf({ status, schedule }: Pick<SelectedIntegration, 'status' | 'schedule'>): Part {
   if (status !== 'active') return html`<span class="faint">not while it is ${status}</span>`;
   return schedule === null
@@ -26,13 +26,13 @@ export function nextOf({ status, schedule }: Pick<SelectedIntegration, 'status' 
     : moment(nextRun(schedule, nowDate()));
 }
 
-/** How long the run took, or has taken until now, in seconds. */
+/** Returns the duration of a run in seconds, up to now if it is still running. */
 export function secondsOf({ startedAt, finishedAt }: SelectedRun): number {
   const until = finishedAt === null ? now() : Date.parse(finishedAt);
   return Math.max(0, (until - Date.parse(startedAt)) / 1000);
 }
 
-/** Duration and rows of those that have ended, the oldest on the left; nothing where none has. */
+/** Renders duration and rows of the finished runs, oldest on the left; undefined if no run has finished. */
 export function runCharts(runs: readonly SelectedRun[]): Part {
   const ended = runs.filter(({ finishedAt }) => finishedAt !== null).reverse();
   if (ended.length === 0) return undefined;
@@ -57,7 +57,7 @@ const list: Page<PageServices> = {
     const chosen = await chosenWorkspace(visit);
     const { pool } = services.database;
     const after = isUuid(query('after')) ? query('after') : undefined;
-    // The table is small: a few tens for a workspace.
+    // The table is small: a workspace has a few tens of rows.
     const found = await selectIntegrations(pool, {
       workspaceId: chosen?.id ?? onlyOf(workspaces),
       after,

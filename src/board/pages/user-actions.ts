@@ -45,7 +45,7 @@ const exported: Page<PageServices> = {
   },
 };
 
-/** Puts objects about a user into the queue, with an entry in the audit before it: what is in a lane cannot be taken back. */
+/** Enqueues objects about a user. The audit entry is written first, because an enqueued job cannot be withdrawn. */
 async function enqueue(
   { services, viewer, actor }: Visit<PageServices>,
   { workspace, id }: Seen,
@@ -74,16 +74,16 @@ async function enqueue(
   );
 }
 
-/** The states that a person can set. `opted_in` has one meaning for groups: subscribed. */
+/** Subscription states that an operator can set. For groups, `opted_in` means subscribed. */
 const STATES = ['subscribed', 'unsubscribed', 'opted_in'] as const;
 
-/** How the form writes a value. */
+/** Types of attribute values in the form. */
 const TYPES = ['text', 'number', 'true or false', 'JSON'] as const;
 
-/** Groups that the form offers. */
+/** Maximum number of groups in the form. */
 const MOST_GROUPS = 200;
 
-/** The form that sets a subscription; nothing for who may not change users. */
+/** Renders the form that sets a subscription; undefined if the viewer may not change users. */
 export async function subscriptionForm({ services, viewer }: Visit<PageServices>, seen: Seen): Promise<Part> {
   const workspaceId = seen.workspace.id;
   if (!viewer.can('change', workspaceId)) return undefined;
@@ -100,7 +100,9 @@ export async function subscriptionForm({ services, viewer }: Visit<PageServices>
 <button name="action" value="set_subscription">Set…</button></form>`;
 }
 
-/** The form that sets or removes a custom attribute; nothing for who may not change users, or may not see values. */
+/**
+ * Renders the form that sets or removes a custom attribute; undefined if the viewer may not change users or see values.
+ */
 export function attributeForm({ viewer }: Visit<PageServices>, seen: Seen): Part {
   if (!viewer.can('change', seen.workspace.id) || !seen.pii) return undefined;
   return html`<details class="card create"><summary>Set or remove an attribute</summary>
@@ -115,9 +117,9 @@ const pathOf = ({ id, workspace }: Seen) =>
   pathWith(`/users/${toServiceId(id)}`, { workspace: workspace.id });
 
 interface Wanted {
-  /** The members of an element of `attributes` in a request to track. */
+  /** The members of an `attributes` element in a track request. */
   attributes: Record<string, Json>;
-  /** What a person confirms. */
+  /** The question that the operator confirms. */
   sentence: string;
   entry: Pick<AuditEntry, 'action' | 'detail'>;
 }
@@ -146,7 +148,7 @@ function readChange({ field }: Visit<PageServices>): Wanted {
       return {
         attributes: { [name]: value },
         sentence: `Set the attribute ${name} to ${JSON.stringify(value)}?`,
-        // The audit names no value: it may tell who somebody is.
+        // The value is not recorded, because it may be personal data.
         entry: { action: 'users.set_attribute', detail: { attribute: name } },
       };
     }
@@ -163,7 +165,7 @@ function readChange({ field }: Visit<PageServices>): Wanted {
   }
 }
 
-/** Members of a request that are no attributes, or name the user. */
+/** Matches members of a track request that are not custom attributes or that identify the user. */
 const RESERVED = /^(?:external_id|user_alias|email|phone|subscription_groups|push_tokens|_.*)$/;
 
 function readAttribute(text: string): string {
@@ -198,7 +200,10 @@ function readValue(type: string, text: string): Json {
   }
 }
 
-/** Checks the change as a request to track would be. @throws {Sorry} with the rule that it breaks */
+/**
+ * Validates the change with the rules of a track request.
+ * @throws {Sorry} naming the rule that it breaks
+ */
 async function plan(
   { services }: Visit<PageServices>,
   { workspace, id }: Seen,
@@ -247,7 +252,7 @@ const change: Page<PageServices> = {
   },
 };
 
-/** Asks before a change, which clients of the workspace will see. */
+/** Asks for confirmation before a change, because clients of the workspace will see the change. */
 async function confirmation(
   visit: Visit<PageServices>,
   seen: Seen,
@@ -267,7 +272,7 @@ async function confirmation(
   return { title: 'Change a user', body };
 }
 
-/** The user to delete, and the words of which one has to be typed. */
+/** Finds the user to delete, and the words of which the operator has to type one. */
 async function findForDelete(
   visit: Visit<PageServices>,
 ): Promise<Seen & { path: string; word: string; words: string[] }> {
@@ -277,7 +282,7 @@ async function findForDelete(
   const [user] = await readProfiles(visit.services.database.pool, seen.workspace.id, {
     ...{ ids: [seen.id], fields: [] },
   });
-  // An external id or an email can be typed; whoever may not see them types the service id.
+  // The external id or the email address. Viewers who may not see them type the service id.
   const named = seen.pii ? [user?.external_id, user?.email] : [];
   const words = [...named.filter((one) => typeof one === 'string'), serviceId];
   const word = words[0]!;

@@ -13,12 +13,12 @@ import type { PageServices } from '../console.ts';
 import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
 import { shownExternalId } from './users.ts';
 
-/** What a user's page says of the user, part by part. With `pii` false, nothing that tells who it is. */
+/** Renders the parts of a user's page. With `pii` false, they contain no personal data. */
 
-/** Rows of a page of each short list: names, devices, kinds of events. */
+/** Rows per page of each short list: names, devices, kinds of events. */
 export const MOST = 25;
 
-/** Earlier external ids that are read. */
+/** Maximum number of earlier external ids that are read. */
 export const MOST_RENAMED = 1000;
 
 export function profile(user: StoredUser, pii: boolean): Part {
@@ -81,13 +81,13 @@ export function subscriptions(user: StoredUser): Part {
 <p class="faint pager">History is in the timeline.</p>`;
 }
 
-/** A page of a list that the address asks for: where it begins, and where the other pages are. */
+/** A page of a list: its first index, and the paths of other pages. */
 interface Slice {
   from: number;
   path(from: number): string;
 }
 
-/** The part of a list that a page shows; from the last one on, where it begins behind the end. */
+/** Returns the part of a list for a page. An index after the end selects the last page. */
 function sliceOf<One>(all: readonly One[], { from, path }: Slice) {
   const first = Math.max(0, Math.min(from, Math.floor((all.length - 1) / MOST) * MOST));
   const shown = all.slice(first, first + MOST);
@@ -170,10 +170,10 @@ export function summaries(user: StoredUser, slice: Slice): Part {
 ${pager}`;
 }
 
-/** Entries of the timeline on a page. */
+/** Entries of the timeline per page. */
 const PAGE = 50;
 
-/** Members of properties that an entry shows: fifty of them stand on a page. */
+/** Maximum number of property members shown per entry. A page has 50 entries. */
 const MOST_NODES = 40;
 
 type Entry = { at: number; deed: Deed } | { at: number; change: HistoryRow };
@@ -185,7 +185,7 @@ interface Wanted {
   query(name: string): string;
 }
 
-/** A page of both, by the time of their acceptance, with the places where the next one begins. */
+/** Reads a page of events and state changes, merged by time of acceptance, with the start of the next page. */
 export async function readEntries(
   { database: { pool } }: PageServices,
   { workspace, owners, subjects, query }: Wanted,

@@ -24,7 +24,7 @@ import {
 } from './user-facts.ts';
 import { shownExternalId, userPath } from './users.ts';
 
-/** Dead letters about the user that are shown. */
+/** Maximum number of dead letters shown for the user. */
 const LETTERS = 10;
 
 const show: Page<PageServices> = {
@@ -119,7 +119,7 @@ function actions(viewer: Viewer, { workspace, id, pii }: Seen): Part {
 ${mayDelete && html`<a class="button" href="${pathWith(`${path}/delete`, where)}">Delete…</a>`}</p>`;
 }
 
-/** The names under which dead letters about a user are kept. */
+/** Returns the names under which dead letters of a user are stored. */
 function namesOf(user: StoredUser): string[] {
   const identifiers: Identifier[] = [
     { service_id: toServiceId(user.id) },
@@ -129,7 +129,7 @@ function namesOf(user: StoredUser): string[] {
   return [`u:${user.id}`, ...identifiers.map(identifierText)];
 }
 
-/** Whose history of states is this user's: the profile's own, and that of the addresses that it has now. */
+/** Returns the subjects whose state history is shown: the profile, and its current email address and phone number. */
 function subjectsOf(user: StoredUser): HistorySubject[] {
   return [
     { kind: 'profile', subject: user.id },

@@ -12,34 +12,36 @@ import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
 import { empty, MASK, moment, pathWith, table, workspaceChoice } from '../layout.ts';
 
-/** Users on a page: who is looked for is among the first, or is named more exactly. */
+/** Users per page. For a user further down, refine the search. */
 const MOST = 50;
 
-/** Users who are shown before anybody is looked for. */
+/** Number of newest users shown before a search. */
 const NEWEST = 20;
 
-/** Characters: the longest identifier is shorter. */
+/** Maximum length of a search in characters. Identifiers are shorter. */
 const MAX_QUERY = 1000;
 
-/** The search of a viewer who may not see personal data: only complete identifiers that reveal nobody. */
+/**
+ * Creates the search of a viewer who may not see personal data: only complete identifiers that are not personal data.
+ */
 function maskedSearch(text: string): UserSearch | undefined {
   if (isAddress(text)) return undefined;
   const { id } = parseUserSearch(text);
   return { ...(id !== undefined && { id }), externalId: text };
 }
 
-/** Whether a text reads as an email address or a phone number: as an external id, too, it tells who somebody is. */
+/** Whether a text looks like an email address or phone number. Such a text is personal data even as an external id. */
 export function isAddress(text: string): boolean {
   return text.includes('@') || looksLikePhone(text);
 }
 
-/** An external id as the viewer may see it. */
+/** Renders an external id, masked if the viewer may not see it. */
 export function shownExternalId(externalId: string | null, pii: boolean): Part {
   if (externalId === null) return html`<span class="faint">none</span>`;
   return !pii && isAddress(externalId) ? MASK : externalId;
 }
 
-/** Where a user's page is; the workspace is named where the viewer has several. */
+/** Returns the path of a user's page. It includes the workspace if the viewer has several. */
 export function userPath(viewer: Viewer, { id, workspaceId }: { id: string; workspaceId: string }): string {
   const isOne = viewer.workspacesWith('users').length < 2;
   return pathWith(`/users/${toServiceId(id)}`, isOne ? {} : { workspace: workspaceId });

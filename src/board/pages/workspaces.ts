@@ -10,10 +10,10 @@ import { dailyChart } from '../chart.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, duration, empty, pathWith, table } from '../layout.ts';
 
-/** Days of usage that the page shows. */
+/** Number of days of usage that the page shows. */
 const DAYS = 30;
 
-/** Workspaces on one page. */
+/** Workspaces per page. */
 const PAGE = 100;
 
 /** The largest value of a Postgres integer. */
@@ -29,7 +29,7 @@ const list: Page<PageServices> = {
       if (!found) throw new Sorry(404, 'Workspace not found, or your account has no permission in it.');
       return { to: `/workspaces/${found.id}` };
     }
-    // One order, that of the database: of ids, and so of their making.
+    // Sorted by id in the database, which is the order of creation.
     const behind = await services.database.prisma.workspace.findMany({
       select: { id: true, name: true },
       where: {
@@ -95,7 +95,7 @@ interface Used {
 
 const kinds = ['attributes', 'events', 'purchases', 'identity', 'subscriptions'] as const;
 
-/** Applied objects by day, the latest first: along the primary key, a row per day and lane. */
+/** Reads applied objects by day, latest first. Uses the primary key, with one row per day and lane. */
 async function readUsage({ database: { prisma } }: PageServices, { id }: Workspace): Promise<Used[]> {
   const from = DateTime.utc()
     .startOf('day')
@@ -108,7 +108,7 @@ async function readUsage({ database: { prisma } }: PageServices, { id }: Workspa
     take: DAYS + 1,
   });
   return found.map(({ day, _sum }) => {
-    // Sums of counts that stay far below 2^53.
+    // The sums are far below 2^53.
     const sums = kinds.map((kind) => [kind, Number(_sum[kind] ?? 0)] as const);
     const total = sums.reduce((sum, [, number]) => sum + number, 0);
     return { day: day.toISOString().slice(0, 10), kinds: Object.fromEntries(sums) as Used['kinds'], total };
@@ -180,7 +180,7 @@ ${
 const act: Page<PageServices> = {
   method: 'post',
   path: '/workspaces/:id',
-  // A limit protects the installation from the workspace: it is not the workspace's to change.
+  // Limits protect the installation from a workspace, so its own users cannot change them.
   right: 'operator',
   async handle(visit) {
     const { services, viewer, params, actor, field } = visit;
