@@ -2,16 +2,16 @@ import type { Prisma } from '../generated/prisma/client.ts';
 import { type AuditEntry, auditIn } from '../store/audit.ts';
 import type { Context } from './resource.ts';
 
-/** What a change has made, and its entries in the audit. */
+/** The result of a change and its audit entries. */
 export interface Changed<T> {
   result: T;
-  /** None: nothing has changed. */
+  /** Empty if nothing has changed. */
   entries: AuditEntry[];
 }
 
 /**
- * Commits what `work` does by Prisma together with its entries in the audit, or neither.
- * @throws what `work` throws
+ * Commits the Prisma changes of `work` and their audit entries in one transaction.
+ * @throws the errors of `work`
  */
 export function change<T>(
   { database: { prisma }, actor }: Pick<Context, 'database' | 'actor'>,

@@ -3,33 +3,35 @@ import { isAddressOrSubnet } from '../platform/listen.ts';
 import { isUuid } from '../profile/values.ts';
 import { InvalidValue } from './refusal.ts';
 
-/** How a form asks for a value. */
+/** The form control of a value. */
 export type Control =
   | { kind: 'text'; maxLength: number; placeholder?: string }
   | { kind: 'area'; maxLength: number }
   | { kind: 'number' }
   | { kind: 'choice'; choices: readonly string[] }
-  /** Boxes to tick; the command line takes the names with commas between. */
+  /** Checkboxes. The command line takes comma-separated names. */
   | { kind: 'boxes'; choices: readonly string[] }
   | { kind: 'switch' }
-  /** Never an argument of a command, where every user of the machine could read it: a file or a variable holds it. */
+  /**
+   * Read from a file or a variable. Never an argument of a command, because every user of the machine could read it.
+   */
   | { kind: 'secret'; fileOnly?: boolean };
 
-/** One value that a person gives: an option of a command, and a field of a form. */
+/** A value that a user enters: an option of a command and a field of a form. */
 export interface Field<T> {
-  /** What the form calls it. */
+  /** Label of the form field. */
   label: string;
-  /** Its rule in a few words, without a full stop: the help of the option, and the hint below the field. */
+  /** Short rule without a full stop: the help of the option, and the hint below the form field. */
   help: string;
-  /** The placeholder of the option: `list` for `--permissions <list>`. */
+  /** Placeholder of the option, for example `list` in `--permissions <list>`. */
   value: string;
   control: Control;
   required: boolean;
-  /** What holds where nothing is given. */
+  /** Value that applies if the user gives none. */
   fallback?: T;
-  /** Which of the two renderers has it; absent: both. */
+  /** The only interface that has the field; absent if both have it. */
   only?: 'command' | 'console';
-  /** @throws {InvalidValue} with the rule */
+  /** @throws {InvalidValue} stating the rule */
   read(text: string): T;
 }
 
@@ -49,21 +51,21 @@ interface Words {
 /** The largest value of a Postgres integer. */
 export const MAX_INTEGER = 2_147_483_647;
 
-/** Characters that a name may have: it has to fit a line of a table. */
+/** Maximum length of a name in characters, so that it fits on a line of a table. */
 export const MAX_NAME = 255;
 
-/** Characters of a list in one line. */
+/** Maximum length of a list in characters, on one line. */
 const MAX_LIST = 5000;
 
-/** Addresses and subnets of one key. */
+/** Maximum number of addresses and subnets per key. */
 const MAX_ALLOWED = 100;
 
-/** Makes a field one that may be left out. */
+/** Makes a field optional. */
 export function optional<T>(field: Field<T>): Field<T | undefined> {
   return { ...field, required: false };
 }
 
-/** Makes a field one that may be left out, with what holds then. */
+/** Makes a field optional, with a default. */
 export function withDefault<T>(field: Field<T>, fallback: T): Field<T> {
   return { ...field, required: false, fallback };
 }
@@ -101,7 +103,7 @@ export function choice<T extends string>(
   };
 }
 
-/** Names out of a list, in its order. `all` stands for each of them where `hasAll` is set. */
+/** Creates a field for a list of names. `read` validates the list, for example with `readNames`. */
 export function names<T extends string>(
   { label, help, value = 'list' }: Words,
   choices: readonly T[],
@@ -126,12 +128,13 @@ export const ipAllowlist = (help: string): Field<string[]> =>
 export const time = ({ label, help }: Words): Field<Date> =>
   text({ label, help, value: 'time' }, readTime, { placeholder: '2026-11-23T08:00:00Z' });
 
-/** A secret as a person gives it. */
+/** A secret that the user enters. */
 export interface SecretSource {
   isGiven: boolean;
   /**
-   * @param what for a question at the terminal: `Password`
-   * @throws {Refusal} when there is none, or it cannot be read
+   * Reads the secret.
+   * @param what label of the prompt in the terminal, for example `Password`
+   * @throws {Refusal} if there is none or it cannot be read
    */
   read(what: string): Promise<string>;
 }
@@ -175,14 +178,14 @@ export function readTime(text: string): Date {
   return at;
 }
 
-/** A day in UTC. */
+/** Reads a UTC date in the format YYYY-MM-DD. */
 export function readDay(text: string): Date {
   const day = DateTime.fromFormat(text, 'yyyy-MM-dd', { zone: 'utc' });
   if (!day.isValid) throw new InvalidValue('A day must be written as YYYY-MM-DD.');
   return day.toJSDate();
 }
 
-/** IP addresses and CIDR subnets, each as Node's own block list understands it. */
+/** Reads a list of IP addresses and CIDR subnets. Each must be valid for Node's BlockList. */
 export function readIpAllowlist(text: string): string[] {
   const entries = listOf(text);
   const wrong = entries.filter((entry) => !isAddressOrSubnet(entry));
@@ -195,7 +198,10 @@ export function readIpAllowlist(text: string): string[] {
   return entries;
 }
 
-/** Reads names out of a list. `noun` is what the message calls one of them. */
+/**
+ * Creates a reader for a list of names. With `all`, the word `all` selects every name. `noun` names one entry in error
+ * messages.
+ */
 export function readNames<T extends string>(noun: string, known: readonly T[], { all = false } = {}) {
   return (text: string): T[] => {
     const given = listOf(text);
@@ -211,7 +217,7 @@ export function readNames<T extends string>(noun: string, known: readonly T[], {
   };
 }
 
-/** Entries with commas between, each once. */
+/** Splits a comma-separated list and removes duplicates. */
 export function listOf(text: string): string[] {
   const entries = text.split(',').map((entry) => entry.trim());
   return [...new Set(entries.filter((entry) => entry !== ''))];

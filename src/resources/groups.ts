@@ -13,7 +13,7 @@ const include = { workspace: { select: { name: true } } } satisfies Prisma.Subsc
 export type Group = Prisma.SubscriptionGroupGetPayload<{ include: typeof include }>;
 
 export interface NewGroup {
-  /** Absent: a new one. */
+  /** Absent for a new id. */
   id?: string | undefined;
   workspaceId: string;
   name: string;
@@ -46,7 +46,7 @@ export function createGroup(
   );
 }
 
-/** Archives a group; the time of the first archiving stands. */
+/** Archives a group. A repeated archive keeps the time of the first one. */
 function archive(context: Context, { id, workspaceId, name: called }: Group): Promise<Group> {
   return change(context, async (tx) => {
     const { count } = await tx.subscriptionGroup.updateMany({

@@ -1,8 +1,6 @@
 import type { Resource } from './resource.ts';
 
-/**
- * Every described resource by its noun. A command loads only the file of its noun.
- */
+/** Every described resource by its noun. A command loads only the file of its noun. */
 export const descriptions = {
   groups: async () => (await import('./groups.ts')).groups,
   companies: async () => (await import('./companies.ts')).companies,

@@ -14,10 +14,10 @@ import {
 import { Refusal, refuseTaken } from './refusal.ts';
 import { action, creation, describeResource, iso, keyset } from './resource.ts';
 
-/** Characters of a secret that somebody else chose: fewer could be guessed, and more do not fit a header. */
+/** Matches a secret chosen by the user. A shorter one could be guessed, and a longer one does not fit in a header. */
 const SECRET = /^[\x21-\x7e]{32,500}$/;
 
-/** Every permission would make a table of one screen a line. */
+/** Shortens a list of permissions, so that a table row stays short. */
 function brief(given: readonly string[]): string {
   if (permissions.every((one) => given.includes(one))) return 'all';
   return given.length > 4 ? `${given.slice(0, 3).join(', ')} and ${given.length - 3} more` : given.join(', ');
@@ -119,7 +119,7 @@ export const keys = describeResource<ShownApiKey>({
         select: apiKeyColumns,
         take: 10,
       });
-      // Identifiers are short and can meet: one that fits several keys names none.
+      // Identifiers are short and can collide, so an identifier of several keys selects none.
       if (found.length > 1) {
         const ids = found.map((key) => key.id).join(', ');
         throw new Refusal(`several keys have the identifier '${identifier}'; name one with --id: ${ids}`);

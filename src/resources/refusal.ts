@@ -1,18 +1,19 @@
 import { codeOf } from '../platform/format.ts';
 
-/** A value of one field that breaks its rule. The message is a whole sentence. */
+/** Thrown if a field's value breaks its rule. The message is a complete sentence. */
 export class InvalidValue extends Error {
   override name = 'InvalidValue';
 }
 
 /**
- * What a person has to know and can change. The command line prints its one line, and the console shows it in the form.
+ * An error that the user can understand and fix. The command line prints it in one line, and the console shows it in
+ * the form.
  */
 export class Refusal extends Error {
   override name = 'Refusal';
-  /** The field of the form at which the message is shown. */
+  /** The form field next to which the message is shown. */
   readonly field: string | undefined;
-  /** The status of the console's answer. */
+  /** HTTP status of the console's response. */
   readonly status: 400 | 409;
 
   constructor(message: string, field?: string, status: 400 | 409 = 400) {
@@ -22,7 +23,9 @@ export class Refusal extends Error {
   }
 }
 
-/** For `catch`: a unique value that is taken is refused with these words; any other error goes on. */
+/**
+ * Creates a `catch` handler that turns a unique violation into a Refusal with this message and rethrows other errors.
+ */
 export function refuseTaken(words: string, field?: string): (error: unknown) => never {
   return (error) => {
     throw ['P2002', '23505'].includes(codeOf(error) ?? '') ? new Refusal(words, field, 409) : error;

@@ -5,20 +5,20 @@ import type { Database } from '../store/database.ts';
 import type { Field, Fields, ValuesOf } from './fields.ts';
 import type { Permit } from './rights.ts';
 
-/** Members by the names that scripts read. */
+/** JSON members, with the names that scripts read. */
 export type Row = Record<string, Json>;
 
-/** What a description works with. */
+/** Dependencies of a description's functions. */
 export interface Context {
   database: Database;
   config: Config;
-  /** Who acts, for the audit. */
+  /** The acting user, for the audit. */
   actor: Actor;
 }
 
 export type Tone = 'good' | 'bad' | 'warn' | 'calm';
 
-/** A value as people see it. */
+/** Formatted value for the console. */
 export interface Shown {
   badge?: string;
   tone?: Tone;
@@ -27,25 +27,25 @@ export interface Shown {
   at?: Date | null | undefined;
 }
 
-/** One property of a resource. Its value is a member of the JSON, a column of the tables, and a fact of the page. */
+/** A property of a resource: a JSON member, a column of tables, and a fact on the page. */
 export interface Column<One> {
-  /** The member of the JSON, and the heading of the command's table. */
+  /** Name of the JSON member, and heading in the command's table. */
   name: string;
-  /** The heading in the console; absent: the console does not show it. */
+  /** Heading in the console; absent if the console does not show the column. */
   title?: string;
   kind?: 'id' | 'code' | 'time' | 'number' | 'list' | 'duration';
   value(one: One): Json;
-  /** What people see instead of the value, in the console. */
+  /** Formats the value for the console. */
   shown?(one: One): Shown;
-  /** What people see instead of the value, in the command's table. */
+  /** Formats the value for the command's table. */
   cell?(one: One): Json;
-  /** Where it is left out. */
+  /** Outputs that omit the column. */
   not?: readonly ('json' | 'table' | 'list' | 'page')[];
 }
 
-/** A page of a list by the ids, which follow the times of creation. */
+/** A page of a list, sorted by id and therefore by time of creation. */
 export interface ListPage {
-  /** Ids of the workspaces or companies whose things are listed; absent: of all. */
+  /** Ids of the workspaces or companies whose entries are listed; absent for all. */
   owners?: readonly string[] | undefined;
   after?: string | undefined;
   before?: string | undefined;
@@ -53,122 +53,122 @@ export interface ListPage {
   limit: number;
 }
 
-/** What an action has done. */
+/** The result of an action. */
 export interface Outcome<One> {
-  /** The thing as it is then. */
+  /** The resource after the action. */
   one?: One;
-  /** A secret that is shown once: its name in the JSON, and its value. */
+  /** A secret that is shown once, with the name of its JSON member. */
   secret?: { name: string; value: string } | undefined;
-  /** More members of the JSON. */
+  /** Additional JSON members. */
   more?: Row;
-  /** The JSON instead of that of the thing. */
+  /** JSON that replaces the JSON of the resource. */
   row?: Row;
-  /** A sentence for people. */
+  /** A sentence for the user. */
   note?: string | undefined;
 }
 
 interface Verb<F extends Fields> {
-  /** The verb of the command, and the value of the form's `action`. */
+  /** Verb of the command, and value of the form's `action` field. */
   verb: string;
-  /** The button of the form. */
+  /** Label of the button. */
   button: string;
-  /** The help of the command. */
+  /** Help of the command. */
   sentence: string;
-  /** An example behind `penstock `. */
+  /** Example of the command, without the leading `penstock `. */
   example: string;
   permit: Permit;
   fields: F;
-  /** A sentence above the form. */
+  /** Sentence above the form. */
   lead?: string;
-  /** What the page that follows says. */
+  /** Notice on the page after the action. */
   done: string;
 }
 
-/** Creates one. */
+/** An action that creates a resource. */
 export interface Creation<One, F extends Fields = Fields> extends Verb<F> {
   run(context: Context, given: { owner: Owner; values: ValuesOf<F> }): Promise<Outcome<One>>;
 }
 
-/** Does something to one. */
+/** An action on an existing resource. */
 export interface Action<One, F extends Fields = Fields> extends Verb<F> {
-  /** Whether a button is red. */
+  /** Whether the button is red. */
   isDanger?: boolean;
-  /** A button in each row of the list as well. */
+  /** Whether each row of the list has the button as well. */
   isInList?: boolean;
-  /** A word that the console asks to type, where there is no way back. */
+  /** Returns a word that the user must type to confirm an irreversible action. */
   confirm?(one: One): string;
-  /** Whether the console offers it; absent: always. */
+  /** Whether the console offers the action for this resource; absent if it always does. */
   isOffered?(one: One): boolean;
-  /** What the fields of the form hold at first. */
+  /** Returns the initial values of the form's fields. */
   filled?(one: One): Partial<Record<keyof F & string, string>>;
   run(context: Context, given: { one: One; values: ValuesOf<F> }): Promise<Outcome<One>>;
 }
 
-/** The workspace, or company, to which a thing belongs. */
+/** The workspace or company that a resource belongs to. */
 export interface Owner {
   id: string;
   name: string;
 }
 
-/** How a command names one thing. */
+/** How a command identifies a resource. */
 export interface Naming<One> {
-  /** `<id>`, or `[id]` where options can name it too. */
+  /** `<id>`, or `[id]` if options can identify it too. */
   argument: string;
   help: string;
-  /** Whether it is looked for in one workspace. */
+  /** Whether the lookup is limited to one workspace. */
   within?: 'required' | 'optional';
-  /** Options that name it as well. */
+  /** Options that identify the resource. */
   options?: Fields;
-  /** What it is named by, in a message; absent: `the id`. */
+  /** Describes the given identifier for an error message; absent for `the id`. */
   by?(given: { text: string | undefined; options: Record<string, unknown> }): string;
-  /** Absent: by its id. */
+  /** Finds the resource; absent for a lookup by id. */
   find?(
     context: Context,
     given: { text: string | undefined; options: Record<string, unknown>; within: Owner | undefined },
   ): Promise<One | undefined>;
 }
 
-/** The description of a resource, of which a page of the console and a command are two renderings. */
+/** Description of a resource, from which the console pages and the commands are generated. */
 export interface Resource<One extends { id: string } = { id: string }> {
-  /** The noun of the command, and the path of the page without its slash. */
+  /** Noun of the command, and path of the page without the slash. */
   noun: string;
-  /** One of them in a sentence: `key`; `many`: several. */
+  /** Singular in a sentence, for example `key`; `many` is the plural. */
   one: string;
   many: string;
-  /** The member of the JSON list; absent: `many`. */
+  /** JSON member of the list; absent if it equals `many`. */
   nouns?: string;
-  /** The heading of the page. */
+  /** Heading of the page. */
   title: string;
-  /** The help of the noun. */
+  /** Help of the noun. */
   sentence: string;
   example: string;
-  /** The sentence below the heading of the page. */
+  /** Sentence below the heading of the page. */
   lead: string;
   scope: 'workspace' | 'company' | 'installation';
-  /** Whether a list is of one workspace at a time, in both renderings. */
+  /** Whether lists always cover a single workspace, in both interfaces. */
   isOfOne?: boolean;
-  /** What a person needs to see it in the console. */
+  /** Permit that the console requires to show the resource. */
   permit: Permit;
   columns: readonly Column<One>[];
   list(context: Context, page: ListPage): Promise<One[]>;
   listing: { sentence: string; example: string };
-  /** By its id. `owners`: where to look; undefined: everywhere. */
+  /** Finds a resource by id, in the given owners only; undefined means in all. */
   find(context: Context, id: string, owners: readonly string[] | undefined): Promise<One | undefined>;
-  /** The name of one, as the heading of its page. */
+  /** Returns the name of a resource, which is the heading of its page. */
   nameOf(one: One): string;
-  /** The id of the workspace or company to which one belongs. */
+  /** Returns the id of the workspace or company that a resource belongs to. */
   ownerOf(one: One): string;
   naming: Naming<One>;
   showing?: { sentence: string; example: string };
-  /** What a person without any is told in the console. */
+  /** Hint in the console if the list is empty. */
   empty: string;
   creation?: Creation<One>;
-  /** Actions on a workspace, or on a company, as a whole. */
+  /** Actions on a whole workspace or company. */
   ownerActions?: readonly Creation<One>[];
   actions: readonly Action<One>[];
 }
 
-/** Checks a description where it is written, and keeps the types of its parts. */
+/** Checks the type of a description at its definition and keeps its type parameter. */
 export const describeResource = <One extends { id: string }>(resource: Resource<One>): Resource<One> =>
   resource;
 
@@ -178,17 +178,17 @@ export const creation = <One, F extends Fields>(one: Creation<One, F>): Creation
 export const action = <One, F extends Fields>(one: Action<One, F>): Action<One> =>
   one as unknown as Action<One>;
 
-/** Returns the JSON of one. */
+/** Returns a resource as JSON. */
 export function rowOf<One extends { id: string }>({ columns }: Resource<One>, one: One): Row {
   return Object.fromEntries(
     columns.filter(({ not }) => !not?.includes('json')).map(({ name, value }) => [name, value(one)]),
   );
 }
 
-/** Names one by its id alone. */
+/** Creates the naming of a resource that is identified by its id only. */
 export const readById = (noun: string): Naming<never> => ({ argument: '<id>', help: `id of the ${noun}` });
 
-/** Returns what Prisma needs to read a page, with one owner by equality. */
+/** Returns the Prisma arguments to read a page. A single owner becomes an equality filter. */
 export function keyset<Name extends 'workspaceId' | 'companyId'>(
   owner: Name,
   { owners, after, before, newestFirst = false, limit }: ListPage,
@@ -208,7 +208,7 @@ export function keyset<Name extends 'workspaceId' | 'companyId'>(
   };
 }
 
-/** The time as JSON. */
+/** Formats a time for JSON: ISO 8601 or null. */
 export const iso = (at: Date | null | undefined): string | null => at?.toISOString() ?? null;
 
 export type { Field, Fields, ValuesOf };

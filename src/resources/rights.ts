@@ -1,43 +1,44 @@
 /**
- * What the console asks for, by the names that SCIM gives for a workspace: one of them suffices. `admin` of a workspace
- * has all of them, and company administrators have all in every workspace of their company.
+ * Rights in the console, with the workspace permissions of SCIM that grant them. One permission is enough. The
+ * workspace permission `admin` grants all rights in its workspace. Company administrators have all rights in every
+ * workspace of the company.
  */
 export const rights = {
-  /** To find users and to look at them. */
+  /** View users. */
   users: ['view_user_profile'],
-  /** To see who somebody is: names, addresses, values of attributes and properties. Masked otherwise. */
+  /** View personal data: names, addresses, values of attributes and properties. Masked without this right. */
   pii: ['view_pii'],
-  /** To take a user's data along. */
+  /** Download a user's data. */
   export: ['export_user_data'],
-  /** To delete users; to replay, mend and discard what could not be applied. */
+  /** Change and delete users; replay, correct and discard dead letters. */
   change: ['edit_user_data', 'import_update_user_data'],
-  /** To follow requests and to look at dead letters. */
+  /** View requests and dead letters. */
   delivery: ['dev_console', 'view_event_user_log'],
-  /** To look at the limits of a workspace, and at what it has used. */
+  /** View limits and usage of a workspace. */
   usage: ['view_usage_data', 'view_api_usage_dashboard', 'view_api_limits'],
-  /** To look at API keys and at what they ask for; their secrets are stored nowhere. */
+  /** View API keys and their requests. Secrets are not stored. */
   keys: ['view_api_keys', 'edit_api_keys'],
-  /** To make and revoke them. */
+  /** Create and revoke API keys. */
   edit_keys: ['edit_api_keys'],
-  /** To look at subscription groups. */
+  /** View subscription groups. */
   groups: ['manage_subscription_groups'],
-  /** To look at segments, and to count whom they mean, which takes the right to look at users as well. */
+  /** View segments, and count their users if the `users` right is given as well. */
   segments: ['view_segments', 'edit_segments', 'archive_segments'],
-  /** To make and change them. */
+  /** Create and change segments. */
   edit_segments: ['edit_segments'],
-  /** To archive them. */
+  /** Archive segments. */
   archive_segments: ['archive_segments', 'edit_segments'],
-  /** To look at preference centers, and at their preview. */
+  /** View and preview preference centers. */
   centers: ['view_preference_centers', 'edit_preference_centers'],
-  /** To look at warehouse syncs, and to run, pause and cancel them; to look at streams, and to pause them. */
+  /** View warehouse syncs, and start, pause and cancel them; view streams, and pause them. */
   syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
 } as const;
 
 export type Right = keyof typeof rights;
 
 /**
- * What a person needs for a page or an action. A right: in the workspace of the thing. `anyone`: to have signed in.
- * `company`: to administer the company. `operator`: to be BOARD_USER. The command line may do everything.
+ * Requirement for a page or an action. A right applies in the resource's workspace. `anyone` needs a session, `company`
+ * needs a company administrator, and `operator` needs BOARD_USER. The command line has every permit.
  */
 export type Permit = Right | 'anyone' | 'company' | 'operator';
 

@@ -8,7 +8,7 @@ import { ipAllowlist, name, text, withDefault } from './fields.ts';
 import { InvalidValue, Refusal } from './refusal.ts';
 import { action, creation, describeResource, iso, keyset, readById } from './resource.ts';
 
-/** All but the hash. */
+/** All columns except the hash. */
 const select = {
   id: true,
   companyId: true,
@@ -26,7 +26,7 @@ type Token = Prisma.ScimTokenGetPayload<{ select: typeof select }>;
 
 const KEEP = 'Save the scim_token now: it is not stored and cannot be shown again.';
 
-/** Reads what a header holds as it is. */
+/** Reads an origin, which must be usable as a header value. */
 function readOrigin(given: string): string {
   if (!/^[!-~]{1,255}$/.test(given))
     throw new InvalidValue(
@@ -162,7 +162,7 @@ export const scimTokens = describeResource<Token>({
       done: 'Revoked permanently.',
       async run(context, { one: { id } }) {
         const one = await change(context, async (tx) => {
-          // Guarded, so that the time of the first revocation stands.
+          // Keep the time of the first revocation.
           const { count } = await tx.scimToken.updateMany({
             where: { id, revokedAt: null },
             data: { revokedAt: nowDate() },

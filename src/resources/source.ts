@@ -1,6 +1,6 @@
 import { Refusal } from './refusal.ts';
 
-/** A definition is shown as it is: a name or a password in it would be too. */
+/** Checks an endpoint URL. It must not contain credentials, because definitions are shown unmasked. */
 export function requireEndpoint(endpoint: string): void {
   const { protocol, username, password } = URL.canParse(endpoint)
     ? new URL(endpoint)

@@ -26,7 +26,7 @@ import { choice, flag, optional, secret, text, type ValuesOf } from './fields.ts
 import { InvalidValue, Refusal } from './refusal.ts';
 import { requireEndpoint } from './source.ts';
 
-/** Where a stream goes to: options of the command, and fields of the form. */
+/** Target of a stream, as command options and form fields. */
 export const targetFields = {
   url: optional(
     text(
@@ -105,13 +105,13 @@ interface Target {
   kind: DestinationKind;
   settings: Record<string, Json>;
   credentials?: Credentials;
-  /** Made here, to be shown once. */
+  /** A generated secret, to be shown once. */
   newSecret?: string;
-  /** How long what takes effect is gathered; absent: not at all. */
+  /** Milliseconds for which changes are collected before delivery; absent for none. */
   gatherMs?: number;
 }
 
-/** Makes a reader of a rule that ends a sentence. */
+/** Creates a reader from a rule whose message completes a sentence. */
 function rule(refusalOf: (text: string) => string | undefined) {
   return (text: string): string => {
     const whyNot = refusalOf(text);
@@ -127,7 +127,7 @@ function readBrokers(text: string): string[] {
   return brokers;
 }
 
-/** @throws {Refusal} for what contradicts itself, is missing, or may not be reached */
+/** @throws {Refusal} if options conflict or are missing, or the target may not be reached */
 export async function readTarget(options: TargetValues, config: Config): Promise<Target> {
   const { url, kafka, to } = options;
   if ([url, kafka, to].filter((one) => one !== undefined).length !== 1)
@@ -184,7 +184,7 @@ interface FileTarget {
   gatherMs: number;
 }
 
-/** What goes with `--to` alone. */
+/** Options that require `--to`. */
 const fileOptions = {
   format: '--format',
   region: '--region',
@@ -193,14 +193,14 @@ const fileOptions = {
 } as const;
 
 /**
- * How long what takes effect is gathered for a file, in milliseconds: until then nothing is leased for it. Below what
- * PenstockStreamLags fires at.
+ * Milliseconds for which changes are collected for a file. No lease is taken before. Must be lower than the threshold
+ * of PenstockStreamLags.
  */
 const GATHER_MS = 240_000;
 
 /**
- * @param requireAllowed refuses a host that may not be reached
- * @throws {Refusal} for what contradicts itself, is missing, or may not be reached
+ * @param requireAllowed throws if a host may not be reached
+ * @throws {Refusal} if options conflict or are missing, or the target may not be reached
  */
 async function readFiles(
   options: TargetValues & { to: string },

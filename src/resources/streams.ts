@@ -35,8 +35,8 @@ import {
 import { readTarget, targetFields } from './stream-target.ts';
 
 /**
- * Seconds of lag, beyond those for which a file is gathered, from which on somebody may have to act: a stream yields to
- * others for one minute.
+ * Seconds of lag that are marked as a problem, in addition to the time for which a file collects changes. A stream may
+ * yield to others for one minute.
  */
 const LATE_SECONDS = 120;
 
@@ -54,7 +54,7 @@ interface Change {
   work(tx: Connection): Promise<{ changed: boolean; detail?: Record<string, Json> }>;
 }
 
-/** Changes a stream, with its entry in the audit. */
+/** Changes a stream and writes an audit entry. */
 async function change(
   context: Context,
   one: DestinationRow,
@@ -86,7 +86,10 @@ function encrypt(credentials: Credentials, id: string, config: Config): Buffer {
   }
 }
 
-/** Sends an empty batch. @throws {Refusal} when the destination does not take it */
+/**
+ * Sends an empty batch.
+ * @throws {Refusal} if the destination does not accept it
+ */
 async function test({ database, config }: Context, one: DestinationRow): Promise<void> {
   const secret = await readDestinationSecret(database.pool, one);
   try {
@@ -234,7 +237,7 @@ export const streams = describeResource<DestinationRow>({
       ),
     },
     async run({ database, config, actor }, { owner, values }) {
-      // The operator's folders and buckets are not a workspace's to write to.
+      // Folders and buckets belong to the operator, so users of a workspace must not write to them.
       if (values.to !== undefined && actor.kind !== 'operator')
         throw new Refusal('only BOARD_USER and the command line can create a stream to files', 'to');
       const { kind, settings, credentials, newSecret, gatherMs = 0 } = await readTarget(values, config);
