@@ -1,43 +1,45 @@
 import type { Readings } from './readings.ts';
 
-/** `critical`: something is not accepted, not applied, or lost. `warning`: it may be soon, or an operator has to act. */
+/**
+ * `critical`: data is not accepted, not applied, or lost. `warning`: this may happen soon, or an operator has to act.
+ */
 export type Severity = 'critical' | 'warning' | 'info';
 
-/** The part of an installation that a check is about. */
+/** The part of an installation that a check covers. */
 export type Scope = 'installation' | 'process' | 'lane' | 'shard' | 'workspace' | 'stream' | 'run';
 
 /**
- * Where a check can be evaluated. `fleet`: by whoever reads the stores, which are the console, the command line and
- * /metrics of web. `process`: by each process about itself, in /readyz. `machine`: by `penstock doctor` on its machine.
- * `prometheus`: by an alert rule alone, because it needs a history.
+ * Where a check can be evaluated. `fleet`: by readers of the stores, which are the console, the command line and
+ * /metrics of web. `process`: by each process for itself, in /readyz. `machine`: by `penstock doctor` on its machine.
+ * `prometheus`: by an alert rule only, because the check needs a history.
  */
 export type Place = 'fleet' | 'process' | 'machine' | 'prometheus';
 
 /** A value above the threshold of a check. */
 export interface Exceeded {
-  /** One sentence with the values. */
+  /** One sentence with the measured values. */
   sentence: string;
-  /** Which one it is, where there can be several: a process, a stream, a limit. */
+  /** The affected process, stream or limit, if there can be several. */
   subject?: string;
-  /** When it began; absent: whoever reads it knows only since when it has been read. */
+  /** Start of the problem; absent if the reader only knows when it first read the value. */
   since?: Date | undefined;
-  /** Where these differ from those of the check. */
+  /** Overrides for the fields of the check. */
   severity?: Severity;
   impact?: string;
   firstStep?: string;
   link?: string;
 }
 
-/** The rule of monitoring/alerts.yml, and the section of the runbook that it links to. */
+/** An alert rule in monitoring/alerts.yml and the section of the runbook that it links to. */
 export interface Alert {
   name: string;
   /** PromQL. */
   expr: string;
-  /** How long the expression must hold; absent: not at all. */
+  /** How long the expression must hold; absent if the alert fires at once. */
   for?: string;
-  /** Differs where Prometheus sees less than the fleet does. */
+  /** Overrides the check's severity if Prometheus sees less than the fleet does. */
   severity?: Severity;
-  /** A template of Prometheus: place, fault and amount. */
+  /** A Prometheus template: where, what and how much. */
   summary: string;
   meaning: string;
   /** Paragraphs and list items in Markdown. */
@@ -45,37 +47,37 @@ export interface Alert {
   fix: readonly string[];
 }
 
-/** One thing that can be wrong: how it is read, from where on it counts, and what to do about it. */
+/** A possible problem: how to detect it, its threshold, and what to do about it. */
 export interface Check {
   id: string;
-  /** The name under which `penstock doctor` prints it. */
+  /** Name of the group in the output of `penstock doctor`. */
   group: string;
   severity: Severity;
   scope: Scope;
   places: readonly Place[];
-  /** The values that `find` and `alert` compare with, by name and unit. */
+  /** Thresholds of `find` and `alert`, by name and unit. */
   threshold?: Readonly<Record<string, number>>;
-  /** What suffers. */
+  /** Consequences of the problem. */
   impact: string;
   firstStep: string;
-  /** A page of the console. */
+  /** Path of a page in the console. */
   link: string;
-  /** What `penstock doctor` prints while nothing of the group is wrong; undefined: it could not be read. */
+  /** Text that `penstock doctor` prints if the group has no problem; undefined if the value could not be read. */
   normal?(readings: Readings): string | undefined;
-  /** Checks whose problem explains this one: it is not listed beside them. */
+  /** Ids of checks that explain this one. If one of them has a problem, this check's problem is not listed. */
   unless?: readonly string[];
-  /** Every value that is above the threshold. Absent: the alert alone evaluates it. */
+  /** Returns every value above the threshold. Absent if only the alert evaluates the check. */
   find?(readings: Readings): Exceeded[];
   alert?: Alert | readonly Alert[];
 }
 
-/** A check that has found something. */
+/** A problem that a check has found. */
 export interface Problem {
   id: string;
   group: string;
   severity: Severity;
   scope: Scope;
-  /** Null: there is one. */
+  /** Null if there can be only one. */
   subject: string | null;
   sentence: string;
   impact: string;

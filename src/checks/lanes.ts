@@ -15,7 +15,7 @@ interface Late {
   oldestSeconds: number;
 }
 
-/** Lanes whose oldest job has waited for too long, while workers run. */
+/** Returns lanes whose oldest job has waited for more than LATE_SECONDS, provided that a worker runs. */
 function lateLanes({ lanes = [], processes }: Readings): Late[] {
   if (!processes || living(processes, 'worker').length === 0) return [];
   return lanes
@@ -44,8 +44,8 @@ const unworked = ({ processes = [], lanes = [] }: Readings) =>
   new Set(unworkedLanes(processes, lanes.length));
 
 /**
- * Lanes in which a worker has applied nothing for ten seconds, although it has had them for longer. The queue as a whole
- * may not shrink either: a worker that has just come back has a long way to go.
+ * Returns late lanes in which a worker has applied no job for ten seconds, although it has held them for longer. Empty
+ * if the queue as a whole shrinks, because a restarted worker may need a while to catch up.
  */
 function standingLanes(readings: Readings): Late[] {
   const { processes = [], at, drained } = readings;
@@ -59,7 +59,7 @@ function standingLanes(readings: Readings): Late[] {
   });
 }
 
-/** Lanes in which nothing waits. Workers share them out for some seconds after one has started. */
+/** Reports empty lanes without a worker. During the first seconds after a start, workers still distribute the lanes. */
 function idleLanes({ processes = [], at }: Readings, nobodys: number[]): Exceeded[] {
   const workers = living(processes, 'worker');
   const isSettled = workers.every(({ startedAt }) => at.getTime() - startedAt.getTime() > SHARING_MS);
@@ -73,7 +73,7 @@ function idleLanes({ processes = [], at }: Readings, nobodys: number[]): Exceede
   ];
 }
 
-/** Milliseconds in which workers share out the lanes after a start. */
+/** Milliseconds after a start during which workers distribute the lanes. */
 const SHARING_MS = 15_000;
 
 /** Checks of the lanes, which are ordered queues of jobs. */

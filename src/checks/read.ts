@@ -17,60 +17,60 @@ import { readSyncState } from '../store/sync-lists.ts';
 import type { Dependency, Lacking, Readings, StreamNow } from './readings.ts';
 import { IMPORT_STOPPED_SECONDS, LATE_SECONDS } from './thresholds.ts';
 
-/** Dead letters that are counted; the page about them counts by group. */
+/** Maximum number of dead letters counted. The page of dead letters counts by group. */
 export const MOST_LETTERS = 10_000;
 
-/** Losses and destinations that are read: the latest, and the oldest. */
+/** Maximum number of losses (latest first) and destinations (oldest first) that are read. */
 const MOST_LOSSES = 100;
 const MOST_DESTINATIONS = 200;
 
-/** Milliseconds in which a store has to answer before it counts as away. */
+/** Milliseconds after which a store that does not answer counts as unreachable. */
 export const PATIENCE_MS = 600;
 
-/** Milliseconds for all statements but the first. */
+/** Milliseconds for all statements after the first. */
 const STORED_MS = 3000;
 
-/** Milliseconds between the two readings that a rate of draining, or a suspicion, needs. */
+/** Milliseconds between two readings for a drain rate, and between a suspicious reading and its confirmation. */
 const RATE_MS = 700;
 const CONFIRM_MS = 2000;
 
-/** Milliseconds for which an earlier depth is compared with the present one. */
+/** Milliseconds for which earlier queue depths are kept for the drain rate. */
 const PAST_MS = 30_000;
 
 /**
- * Milliseconds after the return of a store in which heartbeats are not judged: processes report at once that they have
- * it again, and their rows are as old as its absence.
+ * Milliseconds after the return of a store during which old heartbeats are ignored. Processes report the return at
+ * once, but until then their rows are as old as the outage.
  */
 const GRACE_MS = 8000;
 
 export interface ReaderOptions {
   pool: Pool;
-  /** Of the queue; undefined: it could not be opened. */
+  /** Connection to the queue; undefined if it could not be opened. */
   connection: QueueConnection | undefined;
-  /** Why it could not be opened. */
+  /** Error of opening the queue. */
   whyNoQueue?: string | undefined;
   queue: 'redis' | 'postgres';
-  /** Lanes of all shards; undefined: as many as the installation has. */
+  /** Number of lanes of all shards; undefined to read it from the installation. */
   lanes?: number | undefined;
   settings?: Readings['settings'];
-  /** DATA_DIR; absent: its disk is not read. */
+  /** DATA_DIR; absent if its disk is not read. */
   dataDir?: string;
-  /** Milliseconds in which a store has to answer. */
+  /** Milliseconds within which a store has to answer. */
   patience?: number;
-  /** Whether a reading that needs confirmation waits for a second one. Whoever reads again and again does not. */
+  /** Whether `read` waits for a second reading to confirm a suspicious one. A repeated reader does not need this. */
   readsOnce: boolean;
-  /** Dependencies that the process itself watches. */
+  /** Dependencies that the process itself monitors. */
   lacking?(): Lacking[];
-  /** Why the last heartbeat of this process was not written. */
+  /** Error of the last heartbeat of this process. */
   rejectsWrites?(): Readings['rejectsWrites'];
 }
 
 export interface Reader {
-  /** Reads everything once, within about a second whatever is away. Never rejects. */
+  /** Reads everything once. Takes about a second even if stores are unreachable. Never rejects. */
   read(): Promise<Readings>;
 }
 
-/** Everything that comes from Postgres. */
+/** Readings that come from Postgres. */
 type Stored = Pick<
   Readings,
   | 'processes'
@@ -92,7 +92,7 @@ export function createReader(options: ReaderOptions): Reader {
   const answeredAt = new Map<Dependency, number>();
   let depths: { at: number; waiting: number }[] = [];
 
-  /** Remembers since when a store is away, and when it came back. */
+  /** Records when a store became unreachable and when it came back. */
   function note(name: Dependency, isAway: boolean): void {
     if (isAway) {
       if (!away.has(name)) away.set(name, new Date(Date.now()));
@@ -122,7 +122,7 @@ export function createReader(options: ReaderOptions): Reader {
   const inTime = <T>(work: Promise<T>, milliseconds = patience) =>
     within(milliseconds, work).catch(() => undefined);
 
-  /** Undefined: Postgres does not answer. The other statements may take longer than the first one. */
+  /** Returns undefined if Postgres does not answer. Statements after the first have a longer timeout. */
   async function readPostgres(): Promise<Stored | undefined> {
     const first = await inTime(askProcesses());
     if (!first) return undefined;
@@ -141,7 +141,7 @@ export function createReader(options: ReaderOptions): Reader {
     return read;
   }
 
-  /** Jobs a second by which the queue has shrunk since the earliest reading that counts. */
+  /** Jobs per second by which the queue has shrunk since the earliest kept reading. */
   function drainRate(): number | undefined {
     const [first, last] = [depths[0], depths.at(-1)];
     if (!first || !last || last.at - first.at < RATE_MS / 2) return undefined;
@@ -188,7 +188,7 @@ export function createReader(options: ReaderOptions): Reader {
     const sinceOf = (name: Dependency) => (readsOnce ? undefined : away.get(name));
     if (!stored) found.push({ name: 'postgres', since: sinceOf('postgres') });
     if (queueAway) found.push({ name: 'redis', since: sinceOf('redis'), reason: options.whyNoQueue });
-    // What the process itself watches, and is not in the readings: tables, and its own producer.
+    // Add dependencies that only the process itself monitors: tables, and its own producer.
     for (const one of options.lacking?.() ?? []) {
       if (one.name === 'postgres' || one.name === 'redis') continue;
       if (one.name === 'producer' && queueAway) continue;
@@ -202,7 +202,7 @@ export function createReader(options: ReaderOptions): Reader {
     return found;
   }
 
-  /** Hides heartbeats that are as old as the absence of their store. */
+  /** Hides heartbeats that are as old as the outage of their store. */
   function settled(readings: Readings): Readings {
     if (!cameBack() || !readings.processes) return readings;
     const processes = readings.processes.map((one) => ({
@@ -224,14 +224,14 @@ export function createReader(options: ReaderOptions): Reader {
   };
 }
 
-/** Whether heartbeats may say what was so a moment ago, because a store has just come back. */
+/** Whether heartbeats may be outdated because a store has just come back. */
 function isSuspect({ processes = [], lacking }: Readings): boolean {
   if (lacking.length > 0 || processes.length === 0) return false;
   const alive = processes.filter(({ silentSeconds }) => silentSeconds <= SILENT_SECONDS);
   return alive.length === 0 || alive.some(({ missing }) => missing.length > 0);
 }
 
-/** Starts work only when the work before has ended: a store that hangs is asked once. */
+/** Wraps a function so that concurrent calls share one execution. A store that hangs is then queried only once. */
 function oneAtATime<Args extends unknown[], T>(work: (...args: Args) => Promise<T>) {
   let underWay: Promise<T> | undefined;
   return (...args: Args): Promise<T> => {
@@ -242,7 +242,7 @@ function oneAtATime<Args extends unknown[], T>(work: (...args: Args) => Promise<
   };
 }
 
-/** Asks one after the other, because pages need connections, too. Never rejects. */
+/** Runs the statements one after the other, because pages need connections, too. Never rejects. */
 async function readStored(pool: Pool, latency: number): Promise<Omit<Stored, 'processes'>> {
   const quietly = <T>(work: Promise<T>): Promise<T | undefined> => work.catch(() => undefined);
   const health = await quietly(readPostgresHealth(pool));
@@ -279,7 +279,7 @@ async function readStored(pool: Pool, latency: number): Promise<Omit<Stored, 'pr
 
 type Losses = Awaited<ReturnType<typeof listLosses>>;
 
-/** Sums up the losses that nobody has confirmed. */
+/** Summarizes the losses that no operator has confirmed. */
 function lossOf(losses: Losses): QueueLoss | undefined {
   const open = losses.filter(({ confirmedAt }) => confirmedAt === null);
   const [latest] = open;

@@ -9,49 +9,50 @@ import type { FailedExport } from '../store/segment-exports.ts';
 import type { TroubledIntegration } from '../store/sync-lists.ts';
 
 /**
- * `migrations`: Postgres answers, but lacks tables of this version. `redis`: of the queue, or of the rate limits.
- * `queue`: that in Postgres. `producer`: the queue answers, and a connection that the process adds objects by is not open.
+ * `migrations`: Postgres answers, but lacks tables of this version. `redis`: the Redis of the queue or of the rate
+ * limits. `queue`: the queue in Postgres. `producer`: the queue answers, but a connection with which the process adds
+ * objects is not open.
  */
 export type Dependency = 'postgres' | 'migrations' | 'redis' | 'queue' | 'producer';
 
-/** A dependency that whoever reads cannot use now. */
+/** A dependency that the reading process cannot use now. */
 export interface Lacking {
   name: Dependency;
-  /** Absent: it was read once, and not there. */
+  /** Absent if there was only one reading. */
   since?: Date | undefined;
-  /** In the words of the library; absent: it gave no answer. */
+  /** Message of the library; absent if the dependency did not answer. */
   reason?: string | undefined;
 }
 
-/** How a store answers. */
+/** Latency and usage of a store. */
 export interface StoreState {
-  /** Milliseconds. */
+  /** Milliseconds of one query. */
   latency: number;
-  /** What is used of what there is: connections, or bytes of memory; 0: there is no limit. */
+  /** Used and maximum connections, or bytes of memory; `most` is 0 if there is no limit. */
   used: number;
   most: number;
 }
 
-/** A destination of streams, as far as it can be in trouble. */
+/** State of a stream's destination. */
 export interface StreamNow {
   workspace: string;
   name: string;
-  /** Seconds since the oldest thing that it has not got took effect. */
+  /** Seconds since the oldest undelivered change took effect. */
   lag: number;
-  /** Seconds for which changes are gathered before they are delivered. */
+  /** Seconds for which changes are collected before delivery. */
   gather: number;
-  /** Failed attempts in a row. */
+  /** Number of consecutive failed attempts. */
   failures: number;
   lastError: string | null;
   isPaused: boolean;
-  /** Transactions that were trimmed before it got them. */
+  /** Number of transactions that were trimmed before delivery. */
   lost: number;
   lostAt: Date | null;
 }
 
-/** What a process knows of its own work. */
+/** What a process reports about its own work. */
 export interface OwnWork {
-  /** Jobs that wait for longer than MAX_ENVELOPE_AGE_MS. */
+  /** Lanes with jobs that have waited for longer than MAX_ENVELOPE_AGE_MS. */
   stuck?: { lane: number; seconds: number }[];
   /** Seconds for which jobs have waited while no worker took one. */
   standstill?: number;
@@ -59,27 +60,24 @@ export interface OwnWork {
   unreadable?: { lane: number; version: number; reads: number }[];
   /** Jobs without progress for longer than their limit. */
   overdue?: { kind: string; id: string; seconds: number }[];
-  /** High-water marks of a web process, and requests a second that it refuses. */
+  /** Load limits of a web process, and requests per second that it rejects. */
   marks?: Record<string, MarkLevel>;
   refusedPerSecond?: number;
 }
 
-/**
- * What the checks are evaluated on. A member that is absent was not read, or could not be read: no check draws a
- * conclusion from it.
- */
+/** Input of the checks. An absent member was not read or could not be read, and no check draws a conclusion from it. */
 export interface Readings {
   at: Date;
-  /** Where the queue is. */
+  /** The store that holds the queue. */
   queue: 'redis' | 'postgres';
   lacking: Lacking[];
   processes?: SeenProcess[] | undefined;
-  /** Processes that ended without stopping, of the last minutes. */
+  /** Processes that ended without a regular stop in the last minutes. */
   ends?: EndedProcesses[] | undefined;
   lanes?: LaneNow[] | undefined;
-  /** Jobs a second by which the queue shrinks; negative: it grows. Absent: it was read once. */
+  /** Jobs per second by which the queue shrinks; negative if it grows. Absent if there was only one reading. */
   drained?: number | undefined;
-  /** Lanes and shards of the installation, and those of the settings of whoever reads. */
+  /** Lanes and shards of the installation, and in the settings of the reading process. */
   spread?: Spread | undefined;
   settings?: { lanes: number; shards: number } | undefined;
   deadLetters?: { count: number; isMore: boolean; since: Date | null } | undefined;
@@ -90,7 +88,7 @@ export interface Readings {
   postgres?:
     | (StoreState & Partial<PostgresHealth> & { isReadOnly: boolean; lagSeconds?: number | null })
     | undefined;
-  /** The last heartbeat of whoever reads could not be written for this reason. */
+  /** The reason why the last heartbeat of the reading process could not be written. */
   rejectsWrites?: { reason: string; since: Date } | undefined;
   redis?: (StoreState & RedisHealth) | undefined;
   disks?: Disk[] | undefined;

@@ -7,8 +7,8 @@ import { webChecks } from './web.ts';
 import { workChecks } from './work.ts';
 
 /**
- * Every check of an installation. Within a severity, an earlier one is listed first: what stops now stands before what
- * is lost already, and both before what waits for an operator.
+ * Every check of an installation. Within a severity, problems are listed in this order: current outages, then lost
+ * data, then work that waits for an operator.
  */
 export const checks: readonly Check[] = [
   ...storeChecks,
@@ -18,7 +18,10 @@ export const checks: readonly Check[] = [
   ...workChecks,
 ];
 
-/** Evaluates the checks of a place. @returns the problems, the most severe first */
+/**
+ * Evaluates the checks of a place.
+ * @returns the problems, most severe first
+ */
 export function findProblems(readings: Readings, place: Place, among = checks): Problem[] {
   const found = among
     .filter(({ places }) => places.includes(place))
@@ -40,7 +43,7 @@ function problemOf(check: Check, exceeded: ReturnType<NonNullable<Check['find']>
   return { ...{ id, group, severity, scope, subject, sentence, impact, firstStep, link }, since };
 }
 
-/** A problem as JSON of the command line and /readyz spells it. */
+/** Formats a problem as JSON for the command line and /readyz. */
 export function printedProblem({ firstStep, since, ...problem }: Problem) {
   return { ...problem, first_step: firstStep, since: since?.toISOString() ?? null };
 }

@@ -4,13 +4,13 @@ import type { Check } from './check.ts';
 import type { Dependency, Lacking, Readings } from './readings.ts';
 import { amount, clockTime, gigabytes } from './text.ts';
 
-/** Shares of a disk that are free. */
+/** Free shares of a disk. */
 const DISK = { lowShare: 0.1, fullShare: 0.03 };
-/** Shares that are used: of maxmemory, and of the part of it above which web refuses requests. */
+/** Used shares: of maxmemory, and of the memory limit above which web rejects requests. */
 const REDIS = { usedShare: 0.7, usedOfLimit: 0.9 };
-/** Connections that should be left for another process, and those that Postgres reserves. */
+/** Connections that should stay free for another process, and connections that Postgres reserves. */
 const CONNECTIONS = { spare: 10, reserved: 3 };
-/** An answer takes less than 10 ms while all is well. */
+/** A healthy store answers in less than 10 ms. */
 const SLOW = { milliseconds: 250 };
 const LAG = { seconds: 30 };
 const EXPIRY = { days: 14 };
@@ -22,7 +22,7 @@ const isLacking = ({ lacking }: Readings, name: Dependency): Lacking | undefined
 const since = ({ since: begun, reason }: Lacking) =>
   begun ? ` (since ${clockTime(begun)})` : reason ? ` (${reason})` : '';
 
-/** Checks of what all processes depend on: Postgres, Redis, the disk, certificates and clocks. */
+/** Checks of shared dependencies: Postgres, Redis, the disk, certificates and clocks. */
 export const storeChecks: readonly Check[] = [
   {
     id: 'postgres-away',

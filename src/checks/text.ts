@@ -13,7 +13,7 @@ export const amount = (value: number, unit: string): string =>
 
 export const gigabytes = (bytes: number): string => `${(bytes / GB).toFixed(1)} GB`;
 
-/** Formats a time of this day: `12:03:20 UTC`. An earlier one has its date. */
+/** Formats a time, for example `12:03:20 UTC`. A time before today includes its date. */
 export function clockTime(at: Date, now = new Date(Date.now())): string {
   const text = at.toISOString();
   const time = `${text.slice(11, 19)} UTC`;
@@ -33,6 +33,6 @@ export function lanesIn(numbers: number[]): string {
   return `lanes ${numbers.slice(0, -1).join(', ')} and ${last}`;
 }
 
-/** Processes that sent a heartbeat a moment ago. */
+/** Returns the processes whose last heartbeat is at most SILENT_SECONDS old. */
 export const living = (processes: readonly SeenProcess[], ...names: SeenProcess['name'][]): SeenProcess[] =>
   processes.filter(({ name, silentSeconds }) => names.includes(name) && silentSeconds <= SILENT_SECONDS);

@@ -1,5 +1,5 @@
-/** Seconds for which a job waits at most while all is well. */
+/** Maximum seconds that a job waits in normal operation. */
 export const LATE_SECONDS = 10;
 
-/** Seconds after which an import that does nothing counts as stopped. */
+/** Seconds without progress after which an import counts as stopped. */
 export const IMPORT_STOPPED_SECONDS = 3600;

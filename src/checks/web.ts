@@ -3,7 +3,7 @@ import type { Check } from './check.ts';
 import type { Readings } from './readings.ts';
 import { amount, living } from './text.ts';
 
-/** Share of a load limit from which on a problem is listed. */
+/** Share of a load limit above which a problem is listed. */
 const NEAR = { share: 0.9 };
 
 const tooMuch = 'Web accepts objects faster than the queue stores them. Check the latency of the stores.';
@@ -31,7 +31,7 @@ interface Web {
   refusedPerSecond: number;
 }
 
-/** Living web processes; for a process about itself, that process. */
+/** Returns the running web processes. If a process reports about itself, returns only that process. */
 function webs({ processes = [], own }: Readings): Web[] {
   if (own?.marks) return [{ marks: own.marks, refusedPerSecond: own.refusedPerSecond ?? 0 }];
   return living(processes, 'web').map(({ marks, refusedPerSecond }) => ({
@@ -41,7 +41,7 @@ function webs({ processes = [], own }: Readings): Web[] {
 
 const refusedBy = (list: Web[]) => list.reduce((sum, { refusedPerSecond }) => sum + refusedPerSecond, 0);
 
-/** Load limits for which something holds, the fullest first, each with the processes that it holds for. */
+/** Returns the load limits for which `holds` is true, fullest first, each with the processes concerned. */
 function marksOf(list: Web[], holds: (level: MarkLevel) => boolean) {
   const names = [...new Set(list.flatMap(({ marks }) => Object.keys(marks)))];
   return names
@@ -55,7 +55,7 @@ function marksOf(list: Web[], holds: (level: MarkLevel) => boolean) {
     .sort((one, other) => other.level.value / other.level.mark - one.level.value / one.level.mark);
 }
 
-/** `queue_depth 313 of 300`, with the unit where a reader needs it. */
+/** Formats the usage of a limit, for example `queue_depth 313 of 300`, with its unit where needed. */
 function used(name: string, { value, mark, unit }: MarkLevel): string {
   const plain = unit === 'jobs' || unit === 'objects';
   const shown = (number: number) => (plain ? amount(number, '').trim() : amount(number, unit));
@@ -64,7 +64,7 @@ function used(name: string, { value, mark, unit }: MarkLevel): string {
 
 const rate = (perSecond: number) => amount(Math.max(0.1, perSecond), 'requests/s');
 
-/** Checks of what web accepts and refuses. */
+/** Checks of requests that web accepts and rejects. */
 export const webChecks: readonly Check[] = [
   {
     id: 'refuses',
@@ -152,7 +152,7 @@ export const webChecks: readonly Check[] = [
     link: '/#limits',
     unless: ['refuses'],
     find(readings) {
-      // The lag of a loop comes and goes.
+      // Event loop lag fluctuates, so it is not reported in advance.
       const near = marksOf(
         webs(readings),
         ({ value, mark, unit }) => unit !== 'ms' && value >= mark * NEAR.share,
