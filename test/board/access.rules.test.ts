@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { rights } from '../../src/board/access.ts';
 import { workspacePermissions } from '../../src/schemas/permissions.ts';
 
-test('every right of the console is opened by permissions of a workspace that SCIM can give', () => {
+test('every console right can be granted by a workspace permission of SCIM', () => {
   for (const [right, names] of Object.entries(rights)) {
     expect(names.length, right).toBeGreaterThan(0);
     expect(

@@ -23,7 +23,7 @@ const accept: typeof people.accept = (...given) => people.accept(...given);
 const arrive: typeof people.arrive = (...given) => people.arrive(...given);
 
 describe('an invitation', () => {
-  test('sets the password once; the link is of no use then', async () => {
+  test('an invitation sets the password once, and then its link stops working', async () => {
     const id = await createAccount(installation.database.pool as never, DEFAULT_COMPANY);
     const token = await invite(id);
     const page = await createVisitor(board).get(`/invitation?token=${token}`);
@@ -38,7 +38,7 @@ describe('an invitation', () => {
     expect(rows[0].password_hash).toMatch(/^scrypt\$32768\$8\$3\$[\w-]{22}\$[\w-]{43}$/);
   });
 
-  test('ends after three days, when it is replaced, and with its account', async () => {
+  test('an invitation ends after three days, when it is replaced, and with its account', async () => {
     const id = await createAccount(installation.database.pool as never, DEFAULT_COMPANY);
     const old = await invite(id, new Date(Date.now() - 3 * 86_400_000 - 1000));
     expect((await accept(old)).status).toBe(410);
@@ -52,7 +52,7 @@ describe('an invitation', () => {
   });
 
   test.each(['', 'x', 'x'.repeat(43), '"><script>', `${'x'.repeat(43)}"`])(
-    'a token that is none is 410, and is not in the page: %j',
+    'an invalid invitation token gets 410 and is not repeated on the page: %j',
     async (token) => {
       const page = await createVisitor(board).get(`/invitation?token=${encodeURIComponent(token)}`);
       expect(page.status).toBe(410);
@@ -60,7 +60,7 @@ describe('an invitation', () => {
     },
   );
 
-  test('a password that will not do is 400 with the rule, and the link stays of use', async () => {
+  test('a rejected password gets 400 with the rule, and the invitation stays valid', async () => {
     const id = await createAccount(installation.database.pool as never, DEFAULT_COMPANY);
     const token = await invite(id);
     for (const [password, again, rule] of [
@@ -73,25 +73,25 @@ describe('an invitation', () => {
     expect((await accept(token)).status).toBe(303);
   });
 
-  test('an invitation that is accepted ends the sessions of the old password', async () => {
+  test('accepting an invitation ends the sessions of the old password', async () => {
     const { id, visitor } = await arrive(['admin']);
     await accept(await invite(id), 'another long password');
     expect(await looks(visitor)).toBe(401);
   });
 });
 
-describe('a dashboard account', () => {
-  test('signs in by email address in any case and password, and the time is noted', async () => {
+describe('an account', () => {
+  test('an account signs in by email address in any case, and the sign-in time is recorded', async () => {
     const { id, email } = await arrive();
     const before = Date.now();
     expect((await createVisitor(board).signIn(email.toUpperCase(), PASSWORD)).status).toBe(303);
     const { rows } = await query('select last_sign_in_at, version from accounts where id = $1', [id]);
     expect(rows[0].last_sign_in_at.getTime()).toBeGreaterThanOrEqual(before - 1000);
-    // The entity tag tells that what is shown of the account has changed.
+    // A changed entity tag shows that the SCIM representation has changed.
     expect(rows[0].version).toBe(3);
   });
 
-  test('a wrong password, an account without one, and nobody at all are told apart by nothing', async () => {
+  test('a wrong password, an account without a password and an unknown user get the same response', async () => {
     const { email } = await arrive();
     await createAccount(installation.database.pool as never, DEFAULT_COMPANY, 'without@example.com');
     const pages = new Set<string>();
@@ -102,13 +102,13 @@ describe('a dashboard account', () => {
     ] as const) {
       const answer = await createVisitor(board).signIn(user, password);
       expect(answer.status).toBe(401);
-      // The form keeps what was typed.
+      // The form keeps the submitted user name.
       pages.add((await answer.text()).replace(user, '…'));
     }
     expect(pages.size).toBe(1);
   });
 
-  test('of one address in two companies each has its own password', async () => {
+  test('accounts with the same address in two companies have separate passwords', async () => {
     const { email } = await arrive();
     const { rows } = await query("insert into companies values (gen_random_uuid(), 'two') returning id");
     const other = await createAccount(installation.database.pool as never, rows[0].id, email);
@@ -120,7 +120,7 @@ describe('a dashboard account', () => {
   test.each([
     ['deactivated', 'update accounts set active = false, session_epoch = session_epoch + 1 where id = $1'],
     ['deleted', 'delete from accounts where id = $1'],
-  ])('that is %s is signed out at once, for good, and cannot sign in', async (_, statement) => {
+  ])('an account that is %s is signed out at once and cannot sign in', async (_, statement) => {
     const { id, email, visitor } = await arrive(['admin']);
     expect(await looks(visitor)).toBe(200);
     await query(statement, [id]);
@@ -130,21 +130,21 @@ describe('a dashboard account', () => {
     expect(await looks(visitor)).toBe(401);
   });
 
-  test('that was deactivated and activated again between two looks is signed out too', async () => {
+  test('an account that was deactivated and reactivated between two requests is signed out', async () => {
     const { id, visitor } = await arrive(['admin']);
     await query('update accounts set session_epoch = session_epoch + 1 where id = $1', [id]);
     expect(await looks(visitor)).toBe(401);
   });
 
-  test('signs out', async () => {
+  test('an account can sign out', async () => {
     const { visitor } = await arrive();
     expect((await visitor.signOut()).status).toBe(303);
     expect(await looks(visitor)).toBe(401);
   });
 });
 
-describe('guessing', () => {
-  test('after five wrong passwords the account has to wait, and nobody else', async () => {
+describe('password guessing', () => {
+  test('after five wrong passwords only that account has to wait', async () => {
     const { email } = await arrive();
     const { email: other } = await arrive();
     for (let guess = 0; guess < 5; guess++)
@@ -155,7 +155,7 @@ describe('guessing', () => {
     expect((await createVisitor(board).signIn()).status).toBe(303);
   });
 
-  test('of fifty guesses at the same moment no more are compared than one after the other', async () => {
+  test('of fifty concurrent guesses at most five passwords are compared', async () => {
     const statuses = await Promise.all(
       Array.from(
         { length: 50 },
@@ -165,7 +165,7 @@ describe('guessing', () => {
     expect(statuses.filter((status) => status === 401).length).toBeLessThanOrEqual(5);
   });
 
-  test('BOARD_USER gets in also while there is no store of accounts', async () => {
+  test('BOARD_USER can sign in while accounts cannot be read', async () => {
     const visitor = createVisitor(board);
     await query('alter table accounts rename to away');
     try {
@@ -176,7 +176,7 @@ describe('guessing', () => {
     }
   });
 
-  test('a lock is never given up for other names, however many are guessed: the wait goes on doubling', () => {
+  test('a lockout survives guesses at 96,000 other names, and its wait keeps doubling', () => {
     let now = 0;
     const lockouts = createLockouts(() => now);
     for (let failure = 0; failure < 5; failure++) lockouts.of('first@example.com').failed();
@@ -188,19 +188,19 @@ describe('guessing', () => {
     }
   });
 
-  test('however many names are guessed, 65,536 lockouts are remembered at most', () => {
+  test('at most 65,536 lockouts are kept, however many names are guessed', () => {
     const lockouts = createLockouts(() => 0);
     for (let name = 0; name < 300_000; name++) lockouts.of(`${name}@example.com`).failed();
     expect(lockouts.size()).toBeLessThanOrEqual(65_536);
   });
 
-  test('only a guess that was compared is remembered', () => {
+  test('only a guess whose password was compared creates a lockout', () => {
     const lockouts = createLockouts(() => 0);
     for (let name = 0; name < 1000; name++) lockouts.of(`${name}@example.com`).secondsLeft();
     expect(lockouts.size()).toBe(0);
   });
 
-  test('wrong guesses are forgotten after an hour without any', () => {
+  test('wrong guesses are forgotten after an hour without any guess', () => {
     let now = 0;
     const lockouts = createLockouts(() => now);
     const lockout = lockouts.of('first@example.com');
@@ -213,7 +213,7 @@ describe('guessing', () => {
     expect(lockout.secondsLeft()).toBe(0);
   });
 
-  test("a flood of names leaves the operator's lockout alone", () => {
+  test('guesses at many names do not affect the lockout of BOARD_USER', () => {
     const lockouts = createLockouts(() => 0);
     for (let name = 0; name < 300_000; name++) lockouts.of(`${name}@example.com`).failed();
     expect(lockouts.ofOperator.secondsLeft()).toBe(0);
@@ -224,13 +224,13 @@ describe('guessing', () => {
 });
 
 describe('passwords', () => {
-  test('are kept as salted scrypt hashes: two of one password differ, and both fit it alone', async () => {
+  test('equal passwords get different salted scrypt hashes, and each matches only its password', async () => {
     const [one, two] = await Promise.all([
       hashPassword('caf\u00e9 au lait x'),
       hashPassword('caf\u00e9 au lait x'),
     ]);
     expect(one).not.toBe(two);
-    // The same letters, composed in another way.
+    // The same letters in another Unicode composition.
     expect(await isPassword('cafe\u0301 au lait x', one)).toBe(true);
     expect(await isPassword('caf\u00e9 au lait y', two)).toBe(false);
   });
@@ -241,11 +241,11 @@ describe('passwords', () => {
     ['abababababab', 'different characters'],
     ['my lovelace@example.com', 'email address'],
     ['Lovelace was here', 'email address'],
-  ])('%s is refused with the rule', (password, rule) => {
+  ])('the password %s is rejected with the rule', (password, rule) => {
     expect(passwordProblem(password, 'lovelace@example.com')).toContain(rule);
   });
 
-  test('a long one of words will do', () => {
+  test('a long password of several words is accepted', () => {
     expect(passwordProblem(PASSWORD, 'lovelace@example.com')).toBeUndefined();
   });
 });

@@ -20,7 +20,7 @@ const about = (id: string): AuditEntry => ({
   ...{ action: 'users.export', subject: { kind: 'user', id }, workspaceId: scene.shop },
 });
 
-describe('who operates the installation', () => {
+describe('the operator in the audit', () => {
   const operator = {
     kind: 'operator',
     name: `boss-${uuidv7()}`,
@@ -28,7 +28,7 @@ describe('who operates the installation', () => {
     address: '192.0.2.77',
   } as const;
 
-  test('is “the operator” to its companies, without an address, on the page and in the file', async () => {
+  test('companies see “the operator” without an address, on the page and in the CSV file', async () => {
     const subject = uuidv7();
     await recordAudit(pool(), operator, [about(subject)]);
     const { visitor } = await scene.people.arrive(['admin']);
@@ -40,7 +40,7 @@ describe('who operates the installation', () => {
     }
   });
 
-  test('is not found by whoever guesses the name', async () => {
+  test('a company finds no operator entries by guessing the operator name', async () => {
     const subject = uuidv7();
     await recordAudit(pool(), operator, [about(subject)]);
     const { visitor } = await scene.people.arrive(['admin']);
@@ -51,7 +51,7 @@ describe('who operates the installation', () => {
   });
 });
 
-test('a file reads a bounded number of entries, and says where it ended and how to go on', async () => {
+test('a CSV file reads a limited number of entries and tells where to continue', async () => {
   const [name, rare] = [`${uuidv7()}@example.com`, uuidv7()];
   const { rows } = await pool().query(
     `insert into audit (id, company_id, actor_kind, actor_name, via, action, subject_kind, subject_id)
@@ -75,22 +75,22 @@ test('a file reads a bounded number of entries, and says where it ended and how 
   }
 });
 
-test('what one person does within a minute is bounded, so that the audit of it is', async () => {
+test('one user gets at most 120 actions per minute, which also limits the audit', async () => {
   const ada = await scene.people.arrive(['admin']);
   const grace = await scene.people.arrive(['admin']);
   const statuses: number[] = [];
   for (let n = 0; n < 125; n++) statuses.push((await ada.visitor.get('/audit.csv?subject=none')).status);
-  // A machine without time to spare may answer one of them with 503: it is counted as well.
+  // A busy machine may answer some requests with 503. They count as well.
   expect(statuses.filter((status) => status !== 429)).toHaveLength(120);
   expect(statuses).toContain(200);
   const refused = await ada.visitor.get('/audit.csv?subject=none');
   expect([refused.status, Number(refused.headers.get('retry-after')) > 0]).toEqual([429, true]);
-  // Whoever only looks goes on, as do others.
+  // Page views are not limited, nor are other users.
   expect((await page(ada.visitor, '/audit')).status).toBe(200);
   expect((await grace.visitor.get('/audit.csv?subject=none')).status).toBe(200);
 });
 
-test('who signs in and out in a loop has to wait, with the right password too; nobody else does', async () => {
+test('a user who signs in repeatedly has to wait even with the right password; others do not', async () => {
   const { id, email } = await scene.people.arrive();
   const statuses: number[] = [];
   for (let n = 0; n < 32; n++)

@@ -11,7 +11,7 @@ import { auditActions } from '../../src/store/audit.ts';
 const ways: string[] = Object.values(auditActions).flat();
 const audited = (of: RegExp) => [...new Set(ways.filter((way) => of.test(way)))].sort();
 
-/** Commands that change nothing of an installation but what a database remembers of its own making. */
+/** Commands that change no data of the installation, except schema data of its database. */
 const reading = new Set([
   ...['companies', 'workspaces', 'keys', 'groups', 'teams', 'permission-sets', 'scim-tokens', 'accounts'].map(
     (noun) => `penstock ${noun} list`,
@@ -37,10 +37,10 @@ const reading = new Set([
     'integrations logs',
     'queue losses',
   ].map((words) => `penstock ${words}`),
-  // They write only what their processes write.
+  // These commands write only through the processes that they start.
   'penstock start',
   'penstock dev',
-  // Of which _prisma_migrations tells: there may be no audit before it.
+  // `migrate` is recorded in _prisma_migrations. The audit table may not exist yet.
   ...['usage', 'audit', 'status', 'workers', 'doctor', 'completion', 'help', 'compare', 'migrate'].map(
     (verb) => `penstock ${verb}`,
   ),
@@ -48,27 +48,27 @@ const reading = new Set([
 
 function leaves(command: Command, words: string): string[] {
   const below = command.commands.flatMap((one) => leaves(one, `${words} ${one.name()}`));
-  // Also one with commands below it does something when it takes arguments, or prints JSON.
+  // A command with subcommands also acts itself if it takes arguments or prints JSON.
   const acts =
     command.registeredArguments.length > 0 || command.options.some(({ long }) => long === '--json');
   return below.length === 0 || acts ? [words, ...below] : below;
 }
 
-describe('every action is in the list of audited ones:', () => {
-  test('each command that writes', async () => {
+describe('the audited actions include', () => {
+  test('every command that writes', async () => {
     const all = leaves(await createProgram(() => {}), 'penstock');
     expect(all.filter((command) => !reading.has(command)).sort()).toEqual(audited(/^penstock /));
     expect([...reading].filter((command) => !all.includes(command))).toEqual([]);
   });
 
-  test('each route of the console that acts, and each that hands out a file', () => {
+  test('every console route that changes data or downloads a file', () => {
     const acting = pages
       .map(({ method, path: route }) => `${method} ${route}`)
       .filter((route) => /^post |\.csv$|\/export$/.test(route));
     expect(audited(/^(?:get|post) /)).toEqual(acting.sort());
   });
 
-  test('each write of SCIM', () => {
+  test('every SCIM operation that writes', () => {
     const writing = allOperations('service_id')
       .filter(({ auth, method }) => auth === 'scim' && method !== 'GET')
       .map(({ id }) => id);
@@ -76,7 +76,7 @@ describe('every action is in the list of audited ones:', () => {
   });
 });
 
-/** Actions that only one of the two has. The values say why, or where the other one will be. */
+/** Actions that only the console or only the command line offers. Each value is the reason or the alternative. */
 const oneSided: Record<string, string> = {
   'audit.download': 'penstock audit prints the entries, and leaves none',
   'exports.begin': 'writes to folders and buckets with the credentials of the operator',
@@ -107,7 +107,7 @@ const oneSided: Record<string, string> = {
   'workspaces.move': 'waits at the terminal until few jobs wait',
 };
 
-test('each audited action is in the console and on the command line, but for those with a reason', () => {
+test('each audited action is in the console and on the command line, or has a reason', () => {
   const found = Object.entries(auditActions)
     .filter(([, given]: [string, readonly string[]]) => {
       const isCommand = given.some((way) => way.startsWith('penstock '));
@@ -124,7 +124,7 @@ const texts = ['src', 'workers'].flatMap((folder) =>
     .map((name) => ({ name, text: readFileSync(path.join(packageRoot, folder, name), 'utf8') })),
 );
 
-/** The rooms by which an action is done, by how its ways are written. */
+/** Source folders in which an action may be written to the audit, by the form of its entry. */
 const rooms: [way: RegExp, room: RegExp][] = [
   [/^penstock /, /^(?:admin|resources|queue|store)\//],
   [/^(?:get|post) |^\(/, /^(?:board|resources|queue|store)\//],
@@ -132,7 +132,7 @@ const rooms: [way: RegExp, room: RegExp][] = [
 ];
 
 test.each(Object.entries(auditActions))(
-  '%s is written where it is done',
+  '%s is written to the audit by the code that performs it',
   (action, done: readonly string[]) => {
     for (const [way, room] of rooms) {
       if (!done.some((one) => way.test(one))) continue;

@@ -17,7 +17,7 @@ afterAll(() => scene.installation.stop());
 
 const pool = () => scene.installation.database.pool;
 
-/** What the audit says of a subject, the earliest first. */
+/** Returns the audit entries of a subject, oldest first. */
 const told = async (subject: string) => (await searchAudit(pool(), { subject, limit: 50 })).rows.reverse();
 
 const actor = { kind: 'account', name: 'tester@example.com', via: 'console' } as const;
@@ -26,15 +26,15 @@ const about = (id: string, change: Partial<AuditEntry> = {}): AuditEntry => ({
   ...{ action: 'users.export', subject: { kind: 'user', id }, workspaceId: scene.shop, ...change },
 });
 
-describe('what is done in the console is told with who did it, and from where:', () => {
-  test('dead letters that are replayed, mended and discarded', async () => {
+describe('the audit names actor and address of', () => {
+  test('dead letters that are replayed and discarded', async () => {
     const ada = await scene.people.arrive(['admin']);
     const [first, second] = [await scene.letterIn(scene.shop), await scene.letterIn(scene.shop)];
     await post(ada.visitor, `/dead-letters/${first}`, { action: 'replay' });
     await post(ada.visitor, `/dead-letters/${first}`, { action: 'replay' });
     await post(ada.visitor, `/dead-letters/${second}`, { action: 'discard', why: 'hopeless' });
     const [entry, ...others] = await told(first);
-    // A second press changes nothing, and tells of nothing.
+    // The second press changed nothing, so it has no entry.
     expect(others).toEqual([]);
     expect(entry).toMatchObject({
       ...{ actorKind: 'account', actorId: ada.id, actorName: ada.email, via: 'console' },
@@ -45,7 +45,7 @@ describe('what is done in the console is told with who did it, and from where:',
     expect(JSON.stringify(await told(second))).not.toContain('hopeless');
   });
 
-  test('syncs that are begun and cancelled, and the file of rows that is taken along', async () => {
+  test('syncs that are paused, resumed, started and cancelled, and the download of failed rows', async () => {
     const { operator, integration, run } = scene;
     for (const action of ['pause', 'resume', 'sync', 'cancel'])
       await post(operator, `/syncs/${integration}`, { action });
@@ -57,7 +57,7 @@ describe('what is done in the console is told with who did it, and from where:',
     expect(entries[0]).toMatchObject({ actorKind: 'operator', actorName: 'admin', workspaceId: scene.shop });
   });
 
-  test('users who are exported and deleted, by their ids alone', async () => {
+  test('users that are exported and deleted, by their ids only', async () => {
     const { operator, user } = scene;
     await operator.get(`/users/${user}/export`);
     await post(operator, `/users/${user}/delete`, { confirm: 'not it' });
@@ -68,7 +68,7 @@ describe('what is done in the console is told with who did it, and from where:',
     expect(JSON.stringify(entries)).not.toMatch(/ada@gmail|Lovelace|user-1/);
   });
 
-  test('an invitation that is accepted, a session that begins, and one that ends', async () => {
+  test('an accepted invitation, and sessions that start and end', async () => {
     const { id, email } = await scene.people.arrive();
     const token = await scene.people.invite(id);
     await scene.people.accept(token);
@@ -87,15 +87,15 @@ describe('what is done in the console is told with who did it, and from where:',
   });
 });
 
-describe('wrong passwords are told in a bounded way:', () => {
-  test('however many there were, an entry for each account, and one for all that there are not', async () => {
+describe('failed sign-ins', () => {
+  test('2,000 failed sign-ins add one entry per account and one for all unknown names', async () => {
     const { id, email } = await scene.people.arrive();
     const failures = createFailedSignIns(pool(), log);
     const client = { address: '192.0.2.1', agent: 'a program' };
     for (let n = 0; n < 1000; n++) failures.note(email, client);
     for (let n = 0; n < 1000; n++) failures.note(`secret-${n}@nowhere.example`, client);
     failures.note(undefined, client);
-    // What Postgres cannot hold hides nothing.
+    // A name that Postgres cannot store must not prevent the other entries.
     failures.note('\u0000 \ud800', client);
     await failures.stop();
     const { rows } = await searchAudit(pool(), { action: 'sign_ins.fail', limit: 50 });
@@ -110,12 +110,12 @@ describe('wrong passwords are told in a bounded way:', () => {
         ['operator', 'BOARD_USER', '192.0.2.1', { count: 1 }],
       ].sort(),
     );
-    // What was typed into the field may have been a password.
+    // The user name field may have contained a password.
     expect(JSON.stringify(rows)).not.toContain('nowhere');
   });
 });
 
-test('wrong passwords that could not be told of are counted with the next minute', async () => {
+test('failed sign-ins that could not be written are added to the next entry', async () => {
   const { id, email } = await scene.people.arrive();
   const failures = createFailedSignIns(pool(), log);
   const client = { address: '192.0.2.1', agent: 'a program' };
@@ -128,7 +128,7 @@ test('wrong passwords that could not be told of are counted with the next minute
   expect(entries.map(({ detail }) => detail)).toEqual([{ count: 2 }]);
 });
 
-test('who failed to sign in by the provider of one company stands in the audit of that one alone', async () => {
+test('a failed sign-in by a provider is only recorded for the company of the provider', async () => {
   const company = await createCompany(pool() as never, `company-${uuidv7()}`);
   const email = `${uuidv7()}@example.com`;
   const [ours, theirs] = [
@@ -144,10 +144,10 @@ test('who failed to sign in by the provider of one company stands in the audit o
   expect([await failed(ours), await failed(theirs)]).toEqual([[], [['sign_ins.fail', { count: 1 }]]]);
 });
 
-describe('the page', () => {
+describe('the audit page', () => {
   const write = (...entries: AuditEntry[]) => recordAudit(pool(), actor, entries);
 
-  test('shows an administrator what is about the own company, and nothing of another one', async () => {
+  test('the page shows an administrator only entries of the own company', async () => {
     const [own, other] = [uuidv7(), uuidv7()];
     const company = await createCompany(pool() as never, `company-${other}`);
     await write(about(own), about(other, { workspaceId: undefined, companyId: company }));
@@ -171,7 +171,7 @@ describe('the page', () => {
     expect([text.includes(other), text.includes(own)]).toEqual([true, false]);
   });
 
-  test('finds by actor, action, subject and day, page by page', async () => {
+  test('the page filters by actor, action, subject and day, and has further pages', async () => {
     const id = uuidv7();
     const name = `${id}@example.com`;
     const entries = Array.from({ length: 60 }, () => about(id));
@@ -197,7 +197,7 @@ describe('the page', () => {
       expect([query, (await page(scene.operator, `/audit?${query}`)).status]).toEqual([query, 400]);
   });
 
-  test('looks through a bounded number of entries, and goes on behind them', async () => {
+  test('a search reads a limited number of entries and can be continued', async () => {
     const [rare, name] = [uuidv7(), `${uuidv7()}@example.com`];
     await recordAudit(pool(), { ...actor, name }, [about(rare, { action: 'users.delete' })]);
     await recordAudit(
@@ -212,7 +212,7 @@ describe('the page', () => {
     expect((await page(scene.operator, `/audit?actor=${name}`)).text).toContain('No matching entries yet');
   });
 
-  test('shows markup as text, and hands formulas out as text', async () => {
+  test('the page escapes markup, and the CSV file escapes formulas', async () => {
     const name = '=HYPERLINK("http://x")<script>alert(1)</script>';
     await recordAudit(pool(), { ...actor, name }, [about('<b>bold</b>')]);
     const { text } = await page(scene.operator, `/audit?actor=${encodeURIComponent(name)}`);
@@ -224,7 +224,7 @@ describe('the page', () => {
   });
 });
 
-test('an entry is there with what it tells, or neither is', async () => {
+test('a change and its audit entry are committed together or not at all', async () => {
   const letter = await scene.letterIn(scene.shop);
   await scene.query('alter table audit add constraint full_disk check (false) not valid');
   try {
@@ -237,7 +237,7 @@ test('an entry is there with what it tells, or neither is', async () => {
   ]);
 });
 
-test('entries are forgotten after as many days as are wanted, and not before', async () => {
+test('entries are deleted after the configured number of days, and not before', async () => {
   const old = new Date(Date.now() - 10 * 86_400_000).getTime().toString(16).padStart(12, '0');
   const id = `${old.slice(0, 8)}-${old.slice(8)}-7000-8000-000000000000`;
   await scene.query(
@@ -248,7 +248,7 @@ test('entries are forgotten after as many days as are wanted, and not before', a
   const before = await scene.query('select count(*) from audit');
   await forgetAudit(pool(), 11);
   expect(await scene.query('select count(*) from audit')).toEqual(before);
-  // Nobody waits for another worker who is at it.
+  // A row locked by another worker is skipped instead of waited for.
   const tx = await pool().connect();
   try {
     await tx.query('begin');

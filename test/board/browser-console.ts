@@ -12,14 +12,14 @@ import { DEFAULT_COMPANY } from './people.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** What runs, or loads something, wherever it is not escaped. */
+/** Markup that runs a script or loads an image unless it is escaped. */
 export const script =
   '<img src="/healthz?x" onerror="document.title=\'run\'"><script>document.title="run"</script>';
 
-/** The same with Arabic, and with a character that turns around what stands behind it. */
+/** The same markup with Arabic text and a character that reverses the direction of the text after it. */
 export const hostile = `${script} مريم \u202eZahra`;
 
-/** Signs in by the form. */
+/** Signs in with the form. */
 export async function signIn(page: Page, url: string, { user, password } = account): Promise<void> {
   await page.context().clearCookies();
   await page.goto(`${url}/sign-in`);
@@ -29,7 +29,7 @@ export async function signIn(page: Page, url: string, { user, password } = accou
   await page.getByRole('heading', { name: 'Health' }).waitFor();
 }
 
-/** What axe finds on the page that is open. What stands in a frame is of somebody else. */
+/** Returns axe's findings on the current page. Frames are excluded, because they show content of customers. */
 export async function findings(page: Page, rules?: string[]): Promise<string[]> {
   if (!(await page.evaluate('"axe" in window'))) await page.evaluate(`${axe};0`);
   const options = { iframes: false, ...(rules && { runOnly: { type: 'rule', values: rules } }) };
@@ -42,14 +42,16 @@ export async function findings(page: Page, rules?: string[]): Promise<string[]> 
 interface Screen {
   width: number;
   colorScheme: 'light' | 'dark';
-  /** Those of axe; absent: all; empty: it is not asked. */
+  /** Rules of axe to run: absent for all, empty for none. */
   rules?: string[];
 }
 
 const wide: Screen = { width: 1280, colorScheme: 'light' };
 export const narrow: Screen = { width: 390, colorScheme: 'dark' };
 
-/** Each width has seen all rules once, and each scheme; the other two differ from them in colours alone. */
+/**
+ * Rules for the second color scheme of a width. Pages differ only in colors between schemes, so two rules are enough.
+ */
 const COLOURS = ['color-contrast', 'link-in-text-block'];
 const everyScreen: Screen[] = [
   wide,
@@ -59,8 +61,9 @@ const everyScreen: Screen[] = [
 ];
 
 /**
- * The long form of a look sees each page on every screen. The short one sees it in both widths, and lets axe judge it in
- * one of them with its scheme, in turns: what pages are made of stands on several.
+ * Selects screens in turns. The long form of the tests checks each page on every screen. The short form opens it in
+ * both widths and runs axe in one of them with one scheme. Pages share their components, so each component is checked
+ * on several pages.
  */
 let turn = 0;
 function screensOfTurn(): Screen[] {
@@ -72,8 +75,8 @@ function screensOfTurn(): Screen[] {
 export const unjudged: Screen[] = [wide, narrow].map((screen) => ({ ...screen, rules: [] }));
 
 /**
- * In the short form one of each kind of address: the part that it begins with, how many parts it has, and whether it asks
- * for something. In the long form all.
+ * Selects the pages to check. The short form takes one page of each kind: the first path segment, the number of
+ * segments, and whether it has a query. The long form takes all pages.
  */
 export function oneOfAKind(places: string[]): string[] {
   const kindOf = (place: string) => {
@@ -83,18 +86,20 @@ export function oneOfAKind(places: string[]): string[] {
   return isLong ? places : [...new Map(places.map((place) => [kindOf(place), place])).values()];
 }
 
-/** Whatever reaches over the right side, and is not scrolled in its place. */
+/** Script that returns elements that extend beyond the right edge and are not in a scroll container. */
 const TOO_WIDE = `[...document.querySelectorAll('main *')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth && !one.closest('.scroll'))
   .slice(0, 3).map((one) => one.outerHTML.slice(0, 150)).join(' ')`;
 
-/** What is wrong with the page that is open: findings of axe, what is wider than the screen, what hostile data has done. */
+/**
+ * Returns the problems of the current page: axe findings, content wider than the screen, and effects of hostile data.
+ */
 export async function troublesOf(page: Page, screens = screensOfTurn()): Promise<string[]> {
   const found: string[] = [];
   for (const { width, colorScheme, rules } of screens) {
     const where = `${width} px, ${colorScheme}`;
     await page.setViewportSize({ width, height: 800 });
-    // Without motion: axe would meet colours on their way from one scheme to the other.
+    // Without animations, because axe would measure colors in the middle of a transition.
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     const wide = Number(await page.evaluate('document.documentElement.scrollWidth'));
     if (wide > width) found.push(`${where}: ${wide} wide by ${await page.evaluate(TOO_WIDE)}`);
@@ -106,7 +111,7 @@ export async function troublesOf(page: Page, screens = screensOfTurn()): Promise
   return found;
 }
 
-/** The same without axe, which has seen each page: whose it is changes words alone. */
+/** Same as `troublesOf` without axe. Another role's page only differs in text. */
 export async function looksOf(page: Page): Promise<string[]> {
   const [wide, broad, title, images] = await page.evaluate<[number, string, string, number]>(
     `[document.documentElement.scrollWidth - innerWidth, ${TOO_WIDE}, document.title, document.images.length]`,
@@ -118,7 +123,7 @@ export async function looksOf(page: Page): Promise<string[]> {
   ];
 }
 
-/** A console in which each name, value and reason may be hostile, with the addresses of each kind of its pages. */
+/** Opens a console in which any name, value and reason may be hostile, with the paths of each kind of page. */
 export async function openHostileConsole() {
   const scene = await openConsole();
   const { shop, user, query, letterIn, createUser, installation } = scene;

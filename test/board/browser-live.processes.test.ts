@@ -5,7 +5,7 @@ import { signIn } from './browser-console.ts';
 import { type Console, openConsole } from './console-scene.ts';
 import { read } from './installation.ts';
 
-describe('what moves, what must not, and what the keyboard does, in a browser', () => {
+describe('live updates, previews and keyboard use in a browser', () => {
   let scene: Console;
   let browser: BrowserContext;
   beforeAll(async () => {
@@ -18,7 +18,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     await scene?.installation.stop();
   });
 
-  test('health stays live in its place: what is looked at, focused or scrolled stays', async () => {
+  test('live updates of the health page keep focus, scroll position and elements in place', async () => {
     const { letterIn, shop } = scene;
     const page = await browser.newPage();
     const asked: string[] = [];
@@ -58,7 +58,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     await page.close();
   });
 
-  test('the preview of a preference center runs nothing, asks nobody, and nothing in it can be pressed', async () => {
+  test('a preference center preview runs no script, sends no request and follows no link', async () => {
     const page = await browser.newPage();
     const asked: string[] = [];
     page.on('request', (request) => asked.push(request.url()));
@@ -84,7 +84,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
       ]);
     }
     expect(await scene.query('select from subscription_states')).toEqual([]);
-    // Opened by itself it is as harmless.
+    // The preview is also harmless outside the frame.
     await page.goto(`${path}/preview?user=user-1`);
     expect(await page.title()).toBe('What we send');
     expect(await page.evaluate('window.origin')).toBe('null');
@@ -92,7 +92,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     await page.close();
   });
 
-  test('by keyboard alone one finds a user and opens the page', async () => {
+  test('a user can be found and opened with the keyboard only', async () => {
     const page = await browser.newPage();
     await signIn(page, scene.board.url);
     await page.goto(`${scene.board.url}/`);
@@ -110,7 +110,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     await page.close();
   });
 
-  test('by keyboard alone one chooses a dead letter and replays it, or says why it is discarded', async () => {
+  test('a dead letter can be selected, replayed and discarded with the keyboard only', async () => {
     const { letterIn, school, installation } = scene;
     const page = await browser.newPage();
     await signIn(page, scene.board.url);
@@ -138,7 +138,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     await page.getByRole('status').getByText('Discarded.').waitFor();
     expect(await first()).toBe('discarded');
 
-    // Enter in a field presses the form's first button, which must not be another one than the field's.
+    // Enter in a field activates the first button of the form, which must be the discard button.
     const second = await choose('another to discard');
     await tabTo(page, 'Reason to discard');
     await page.keyboard.type('neither');
@@ -149,7 +149,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
   });
 });
 
-/** Presses Tab until what has the name is focused. */
+/** Presses Tab until the element with this name has the focus. */
 async function tabTo(page: Page, name: string): Promise<void> {
   const focused = `(({ ariaLabel, labels, textContent }) =>
     ariaLabel ?? labels?.[0]?.textContent ?? textContent)(document.activeElement).trim()`;

@@ -7,8 +7,9 @@ import { openingRoles } from './opening-roles.ts';
 import { inWorkspace } from './people.ts';
 
 /**
- * In the long form alone: whose page it is changes words, no look. The short form has every page in a browser as who may
- * see all (browser.processes.test.ts), and as each role by HTTP (console-roles.test.ts, console-places.test.ts).
+ * Only in the long form of the tests, because roles change the text of a page but not its layout. In the short form,
+ * browser.processes.test.ts opens every page in a browser with all rights, and console-roles.test.ts and
+ * console-places.test.ts open them over HTTP with each role.
  */
 
 describe('the console in a browser, role by role', () => {
@@ -25,7 +26,7 @@ describe('the console in a browser, role by role', () => {
     await scene?.installation.stop();
   });
 
-  test('each page that a role has opens for it as it answers, fits a phone, runs nothing of the data and tells nobody’s name', async () => {
+  test('each role gets the same pages as over HTTP, without overflow, scripts or masked names', async () => {
     const pages = await Promise.all([browser.newPage(), browser.newPage(), browser.newPage()]);
     for (const one of pages) await one.setViewportSize({ width: 390, height: 800 });
     let opened = 0;
@@ -39,7 +40,7 @@ describe('the console in a browser, role by role', () => {
       const statuses = new Map<string, number>();
       for (const place of scene.places)
         statuses.set(place, (await visitor.get(place, { accept: 'text/html' })).status);
-      // Those that are closed look alike: one stands for them.
+      // Closed pages all look the same, so one of them is enough.
       const asked = [...statuses.keys()];
       const closed = asked.find((place) => statuses.get(place) === 403);
       const left = asked.filter((place) => statuses.get(place) !== 403 || place === closed);
@@ -60,7 +61,7 @@ describe('the console in a browser, role by role', () => {
   }, 180_000);
 
   test.each(openingRoles)(
-    'who %s sees such pages too, and no link that is closed',
+    'a viewer who %s gets only the granted pages, and no link to a closed page',
     async (...given) => {
       const [, company, permissions, opens] = given;
       const appGroups = [scene.shop, scene.hall].map((workspace) => ({ workspace, permissions, teams: [] }));
@@ -87,7 +88,7 @@ describe('the console in a browser, role by role', () => {
       expect([...opened].sort()).toEqual(['', 'history', 'sessions', 'sign-out', ...opens].sort());
       for (const link of links) {
         let status = 503;
-        // A busy machine makes Postgres wait, which closes no page.
+        // On a busy machine Postgres may time out. That does not mean that the page is closed.
         await waitUntil(
           async () => {
             ({ status } = await visitor.get(link, { accept: 'text/html' }));

@@ -1,7 +1,7 @@
 import type { Board } from '../../src/board/server.ts';
 import { account, createInstallation, type Installation } from './installation.ts';
 
-/** Requests as the dashboard's page makes them, with the headers that a browser adds by itself. */
+/** Creates a client that sends requests like a console page, with the headers that a browser adds. */
 export function createVisitor({ url }: Pick<Board, 'url'>) {
   let cookie = '';
 
@@ -33,7 +33,7 @@ export function createVisitor({ url }: Pick<Board, 'url'>) {
       return response;
     },
 
-    /** As it is sent: its name and its value. */
+    /** The session cookie as name=value. */
     cookie: () => cookie,
 
     signOut: () => send('POST', '/sign-out'),
@@ -42,7 +42,7 @@ export function createVisitor({ url }: Pick<Board, 'url'>) {
 
 export type Visitor = ReturnType<typeof createVisitor>;
 
-/** An installation with its dashboard, and somebody who is signed in there. */
+/** Starts an installation with its console, and a signed-in user. */
 export async function openDashboard(kind: Parameters<typeof createInstallation>[0]) {
   const installation: Installation = await createInstallation(kind);
   const board = await installation.startBoard();

@@ -18,7 +18,7 @@ import {
 import { read } from './installation.ts';
 import { DEFAULT_COMPANY } from './people.ts';
 
-/** Of a page in all, without any compression: document, frame, script and style. */
+/** Maximum size of a page in bytes, uncompressed: document, frame, script and style sheet. */
 const MOST_BYTES = 150_000;
 
 describe('the console in a browser', () => {
@@ -35,7 +35,7 @@ describe('the console in a browser', () => {
     await scene?.installation.stop();
   });
 
-  test('no page has a finding of axe, a script of somebody else, more than the screen is wide, or 150 KB in all', async () => {
+  test('pages have no axe finding, foreign request or overflow, and load at most 150 KB', async () => {
     const asked: string[] = [];
     const policy: string[] = [];
     const watched = (one: Page) => {
@@ -75,7 +75,7 @@ describe('the console in a browser', () => {
     expect(policy).toEqual([]);
     expect(asked.filter((one) => !one.startsWith(`${url}/`))).toEqual([]);
     expect(asked.filter((one) => one.includes('healthz?x'))).toEqual([]);
-    // A name that is written from right to left turns nothing around but itself.
+    // Right-to-left text must not change the direction of the text around it.
     await page.goto(`${url}/users/${scene.user}`);
     const value = page.getByText('in its place');
     const name = value.locator('xpath=../*[1]');
@@ -83,7 +83,7 @@ describe('the console in a browser', () => {
     await page.close();
   }, 240_000);
 
-  test('what follows an action has no finding either: what was wrong, what is shown once, what was counted', async () => {
+  test('pages after a form error, a count or a new secret have no axe finding', async () => {
     const page = await browser.newPage();
     await signIn(page, url);
     const settles = async (place: string) => expect([place, await troublesOf(page)]).toEqual([place, []]);
@@ -116,7 +116,7 @@ describe('the console in a browser', () => {
     await page.close();
   }, 60_000);
 
-  test('what follows an action has no finding either, be it done or refused', async () => {
+  test('pages after a successful or rejected action have no axe finding', async () => {
     const page = await browser.newPage();
     await signIn(page, url);
     for (const [allowlist, shown] of [
@@ -145,7 +145,7 @@ describe('the console in a browser', () => {
     await page.close();
   });
 
-  test('times stand in the zone of the reader, with UTC beside them; the theme that one chose stays', async () => {
+  test('times are shown in local time and in UTC, and the selected theme is kept', async () => {
     const page = await browser.newPage();
     await signIn(page, url);
     await page.goto(`${url}/users/${scene.user}`);
@@ -168,7 +168,7 @@ describe('the console in a browser', () => {
     await page.close();
   });
 
-  test('without script everything is read, and an action is made', async () => {
+  test('pages can be read and actions work without script', async () => {
     const { installation, letterIn, shop } = scene;
     const plain = await openBrowser({ javaScriptEnabled: false });
     try {
@@ -194,7 +194,7 @@ describe('the console in a browser', () => {
     }
   });
 
-  test('a user is deleted only once the word is typed', async () => {
+  test('a user can only be deleted after the confirmation word is typed', async () => {
     const { shop, createUser } = scene;
     await createUser(shop, 'to be deleted');
     const page = await browser.newPage();
@@ -208,7 +208,7 @@ describe('the console in a browser', () => {
     await page.locator('[data-word]').fill(word);
     await button.click();
     await page.getByRole('heading', { name: 'Request' }).waitFor();
-    // A queue that is busy may not say at the first look what waits.
+    // A busy queue may not report the job's position at the first attempt.
     await waitUntil(
       async () =>
         (await page.getByText(/in work, or next|^\d envelopes?$/).isVisible()) || !(await page.reload()),
@@ -217,7 +217,7 @@ describe('the console in a browser', () => {
     await page.close();
   });
 
-  test('an invited person sets a password, signs in with it, sees what the permissions give, and is out when deleted', async () => {
+  test('an invited user can set a password and sign in, and is signed out when deleted', async () => {
     const { database } = scene.installation;
     const id = await createAccount(database.pool as never, DEFAULT_COMPANY, 'ada@example.com');
     const { secret, hash, expiresAt } = newInvitation(new Date());
@@ -251,7 +251,7 @@ describe('the console in a browser', () => {
     expect(page.url()).toBe(`${url}/sign-in`);
   });
 
-  test('Bull Board shows the lanes below /queues, asks nobody else, and leads back', async () => {
+  test('Bull Board shows the lanes under /queues, asks no other host, and links to the console', async () => {
     const page = await browser.newPage();
     const asked = new Set<string>();
     page.on('response', (response) => asked.add(new URL(response.url()).origin));

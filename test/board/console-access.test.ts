@@ -26,7 +26,7 @@ describe('an API key', () => {
   const make = (visitor: Visitor, fields: Record<string, string>) =>
     post(visitor, '/keys', { workspace: scene.shop, name: 'till 4', permissions: 'users.track', ...fields });
 
-  test('is made and shown once; the audit and the list know it without its secret', async () => {
+  test('a new API key is shown once; the list and the audit do not contain its secret', async () => {
     const answer = await make(scene.operator, { ip_allowlist: '10.0.0.0/8, 192.0.2.7' });
     const text = await answer.text();
     const [secret = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
@@ -46,26 +46,26 @@ describe('an API key', () => {
   });
 
   test.each([
-    ['a name', { name: ' ' }],
-    ['a short name', { name: 'x'.repeat(256) }],
-    ['a permission that there is', { permissions: 'everything' }],
-    ['an address that is one', { ip_allowlist: '10.0.0.0/99' }],
-    ['fewer addresses', { ip_allowlist: Array.from({ length: 101 }, (_, n) => `10.0.0.${n}`).join(',') }],
-    ['a workspace that there is', { workspace: uuidv7() }],
-  ])('needs %s', async (_, fields) => {
+    ['an empty name', { name: ' ' }],
+    ['a long name', { name: 'x'.repeat(256) }],
+    ['an unknown permission', { permissions: 'everything' }],
+    ['an invalid subnet', { ip_allowlist: '10.0.0.0/99' }],
+    ['101 addresses', { ip_allowlist: Array.from({ length: 101 }, (_, n) => `10.0.0.${n}`).join(',') }],
+    ['an unknown workspace', { workspace: uuidv7() }],
+  ])('an API key with %s is rejected', async (_, fields) => {
     const before = await scene.query('select count(*) from api_keys');
     expect((await make(scene.operator, fields)).status).toBe(400);
     expect(await scene.query('select count(*) from api_keys')).toEqual(before);
   });
 
-  test('of a workspace is made by nobody who has the right in another one', async () => {
+  test('an API key cannot be created or revoked with a right in another workspace only', async () => {
     const appGroups = [{ workspace: scene.school, permissions: ['edit_api_keys'], teams: [] }];
     const { visitor } = await scene.people.arrive([], { appGroups });
     expect((await make(visitor, {})).status).toBe(400);
     expect((await post(visitor, `/keys/${scene.key}`, { confirm: 'pk_' })).status).toBe(404);
   });
 
-  test('is revoked once its beginning is typed, and then stays so', async () => {
+  test('an API key is revoked permanently after its prefix is typed', async () => {
     const text = await (await make(scene.operator, {})).text();
     const [secret = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
     const [, id = ''] = /href="\/keys\/([0-9a-f-]{36})"/.exec(text) ?? [];
@@ -78,7 +78,7 @@ describe('an API key', () => {
     expect((await page(scene.operator, `/keys/${id}`)).text).not.toContain('Revoke key');
   });
 
-  test('shows what it asked for by day and bucket, as web processes have counted it', async () => {
+  test('the page of an API key shows its requests by day and bucket', async () => {
     const { secret, key } = await (async () => {
       const text = await (await make(scene.operator, { name: '<b>till</b>' })).text();
       const [found = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
@@ -96,7 +96,7 @@ describe('an API key', () => {
     expect(text).toMatch(/<svg [^>]*role="img" aria-label="Requests by day, from [^"]+: 1,202"/);
     expect(text).toContain('&lt;b&gt;till&lt;/b&gt;');
     expect(text).not.toContain('<b>till');
-    // What is counted for a key of another workspace is not shown here.
+    // Usage that is recorded for another workspace is not shown.
     await addKeyUsage(pool(), [
       { workspaceId: scene.school, apiKeyId: key.id, bucket: 'requests', requests: 5, refused: 0 },
     ]);
@@ -109,7 +109,7 @@ describe('sessions', () => {
   const idsOn = async (visitor: Visitor, path = '/sessions') =>
     [...(await page(visitor, path)).text.matchAll(/name="id" value="([0-9a-f-]{36})"/g)].map(([, id]) => id!);
 
-  test('are seen by whom they are of, and end at once', async () => {
+  test('users see their own sessions and can end them, one or all others', async () => {
     const { visitor, email, id } = await scene.people.arrive();
     const second = createVisitor(scene.board);
     await second.signIn(email, PASSWORD);
@@ -124,7 +124,7 @@ describe('sessions', () => {
     expect((await actionsAbout(id)).filter((one) => one === 'sessions.end')).toHaveLength(2);
   });
 
-  test('of others are seen and ended by administrators of the company alone', async () => {
+  test('only administrators of the company can see and end the sessions of others', async () => {
     const ada = await scene.people.arrive();
     const grace = await scene.people.arrive([], {
       appGroups: [{ workspace: scene.shop, permissions: ['admin'], teams: [] }],
@@ -146,7 +146,7 @@ describe('sessions', () => {
     expect(await isIn(ada.visitor)).toBe(false);
   });
 
-  test('of BOARD_USER are seen and ended by BOARD_USER', async () => {
+  test('only BOARD_USER can end sessions of BOARD_USER', async () => {
     const other = createVisitor(scene.board);
     await other.signIn();
     const [id] = await idsOn(scene.operator);
@@ -157,7 +157,7 @@ describe('sessions', () => {
     expect([await isIn(other), await isIn(scene.operator)]).toEqual([false, true]);
   });
 
-  test('survive a restart of the dashboard, and end with the cookie alone in nobody’s hands', async () => {
+  test('sessions survive a restart of the console, and their secrets are not stored', async () => {
     const { visitor } = await scene.people.arrive();
     const [row] = await scene.query(
       'select to_jsonb(sessions)::text as stored from sessions order by id desc',
@@ -168,7 +168,7 @@ describe('sessions', () => {
     expect((row as { stored: string }).stored).not.toContain(cookie.split('=')[1]);
   });
 
-  test('end when somebody signs in anew with that browser, whoever it was and is', async () => {
+  test('a sign-in ends the previous session of the browser, whoever it belonged to', async () => {
     const [ada, grace] = [await scene.people.arrive(), await scene.people.arrive()];
     const statusWith = async (cookie: string) =>
       (await createVisitor(scene.board).get('/queues/api/queues', { cookie })).status;
@@ -178,7 +178,7 @@ describe('sessions', () => {
       await (who === undefined ? browser.signIn() : browser.signIn(who, PASSWORD));
       cookies.push(browser.cookie());
     }
-    // Who signs in as BOARD_USER does not wait for Postgres.
+    // A sign-in as BOARD_USER does not wait until the previous session has ended.
     await waitUntil(async () => (await statusWith(cookies[1]!)) === 401, { what: 'the end of the second' });
     expect(await Promise.all(cookies.map(statusWith))).toEqual([401, 401, 401, 401, 200]);
     expect(await isIn(ada.visitor)).toBe(true);
@@ -199,7 +199,7 @@ describe('sessions', () => {
     }
   }
 
-  test("however often a reader signs in, nobody else's session ends, and the reader's own are a hundred", async () => {
+  test('a user has at most 100 sessions, and further sign-ins end no session of another user', async () => {
     const [reader, neighbour] = [await scene.people.arrive(), await scene.people.arrive()];
     for (let n = 0; n < 120; n++) await begin(reader.id);
     expect(await listSessions(pool(), { accountId: reader.id }, { limit: 200 })).toHaveLength(100);
@@ -207,7 +207,7 @@ describe('sessions', () => {
     expect(await isIn(reader.visitor)).toBe(false);
   });
 
-  test('a session ends after twelve hours, and is forgotten', async () => {
+  test('a session ends after twelve hours and is deleted', async () => {
     const { id, visitor } = await scene.people.arrive();
     const [begun] = await listSessions(pool(), { accountId: id }, { limit: 1 });
     expect(begun!.endsAt.getTime() - begun!.beganAt.getTime()).toBeCloseTo(12 * 3_600_000, -4);
@@ -217,7 +217,7 @@ describe('sessions', () => {
     expect(await scene.query('select from sessions where id = $1', begun!.id)).toEqual([]);
   });
 
-  test('an account that is signed out or inactive begins none', async () => {
+  test('an account that was signed out or deactivated meanwhile gets no session', async () => {
     const { id } = await scene.people.arrive();
     await scene.query('update accounts set session_epoch = 7 where id = $1', id);
     expect(await begin(id)).toBeUndefined();

@@ -23,7 +23,7 @@ const invite = async (id: string, visitor = admin) => {
   return { status: answer.status, text, link: /https?:[^<]+\/invitation\?token=[\w-]{43}/.exec(text)?.[0] };
 };
 
-test('an invitation is made and shown once, leads here, and is taken back before it is accepted', async () => {
+test('an invitation is shown once, works, and can be revoked before it is accepted', async () => {
   const email = `${uuidv7()}@example.com`;
   const id = await createAccount(pool() as never, DEFAULT_COMPANY, email);
   const first = await invite(id);
@@ -31,7 +31,7 @@ test('an invitation is made and shown once, leads here, and is taken back before
   expect(second.link).toMatch(new RegExp(`^${scene.board.url}/invitation`));
   const statusOf = async (link: string) =>
     (await createVisitor(scene.board).get(link.replace(scene.board.url, ''))).status;
-  // The later one ends the earlier one.
+  // The second invitation replaces the first.
   expect([await statusOf(first.link!), await statusOf(second.link!)]).toEqual([410, 200]);
   const { text } = await page(admin, `/accounts/${id}`);
   expect(text).toContain('invited');
@@ -45,14 +45,14 @@ test('an invitation is made and shown once, leads here, and is taken back before
   expect(await actionsAbout(id)).toEqual(['invitations.create', 'invitations.create', 'invitations.revoke']);
 });
 
-test('an account that is not active is not invited', async () => {
+test('an inactive account cannot be invited', async () => {
   const { id } = await scene.people.arrive();
   await scene.query('update accounts set active = false where id = $1', id);
   expect((await invite(id)).status).toBe(409);
   expect(await actionsAbout(id)).toEqual(['sessions.begin']);
 });
 
-test('all sessions of an account are ended at once', async () => {
+test('all sessions of an account can be ended at once', async () => {
   const { id, email, visitor } = await scene.people.arrive();
   const second = createVisitor(scene.board);
   await second.signIn(email, PASSWORD);
@@ -61,7 +61,7 @@ test('all sessions of an account are ended at once', async () => {
   expect((await actionsAbout(id)).filter((one) => one === 'sessions.end')).toHaveLength(2);
 });
 
-test('what another company has is neither listed, nor shown, nor changed', async () => {
+test('accounts and permission sets of another company cannot be listed, shown or changed', async () => {
   const company = await createCompany(pool() as never, `company-${uuidv7()}`);
   const email = `stranger-${uuidv7()}@example.com`;
   const id = await createAccount(pool() as never, company, email);
@@ -90,7 +90,7 @@ test('what another company has is neither listed, nor shown, nor changed', async
   expect((await page(scene.operator, `/permission-sets?company=${company}`)).text).toContain('theirs alone');
 });
 
-test('permissions by workspace are told by names, with their sets and teams, and markup is text', async () => {
+test("an account's page names its permissions, sets and teams, and escapes markup", async () => {
   const [team, set] = [uuidv7(), uuidv7()];
   await scene.query(
     'insert into teams (id, workspace_id, name) values ($1, $2, $3)',
@@ -115,7 +115,7 @@ test('permissions by workspace are told by names, with their sets and teams, and
   expect(text).not.toContain('<b>Berlin');
 });
 
-test('accounts are listed page by page, and found by what their address begins with', async () => {
+test('accounts are listed in pages and can be searched by the start of their address', async () => {
   const name = uuidv7().slice(-12);
   for (let n = 0; n < 55; n++)
     await createAccount(pool() as never, DEFAULT_COMPANY, `${name}-${n}@example.com`);

@@ -14,7 +14,7 @@ const arriveWith = async (...permissions: string[]): Promise<Visitor> =>
   (await scene.people.arrive([], { appGroups: [{ workspace: scene.shop, permissions, teams: [] }] })).visitor;
 
 describe('groups', () => {
-  test('are listed with the states of a chosen user, those of the address where they are about it', async () => {
+  test("groups are listed with the states of a selected user or of the user's address", async () => {
     const archived = uuidv7();
     await scene.query(
       `insert into subscription_groups (id, workspace_id, name, channel, archived_at)
@@ -36,12 +36,12 @@ describe('groups', () => {
     await scene.query('delete from subscription_states');
   });
 
-  test.each(['/preference-centers'])('%s goes on behind a name that no database can hold', async (path) => {
+  test.each(['/preference-centers'])('%s accepts a page start that Postgres cannot store', async (path) => {
     const looks = await arriveWith('manage_subscription_groups', 'view_preference_centers');
     expect((await page(looks, `${path}?after=%00a%ed%a0%80`)).status).toBe(200);
   });
 
-  test('by an address nobody is found without the right to see it', async () => {
+  test('a user cannot be found by an address without the right to see addresses', async () => {
     await scene.createUser(scene.shop, 'eve@example.com');
     const looks = await arriveWith('manage_subscription_groups', 'view_user_profile');
     const knows = await arriveWith('manage_subscription_groups', 'view_user_profile', 'view_pii');
@@ -51,7 +51,7 @@ describe('groups', () => {
     expect(await Promise.all(statuses)).toEqual([404, 200]);
   });
 
-  test('the page offers a form where a workspace has no group, and lists more than 50 page by page', async () => {
+  test('the page offers a form if a workspace has no group, and lists 80 groups in pages', async () => {
     expect((await page(scene.operator, '/groups?workspace=school')).text).toContain('Create group');
     await scene.query(
       `insert into subscription_groups (id, workspace_id, name, channel)
@@ -68,7 +68,7 @@ describe('groups', () => {
     expect(second.text).not.toContain('rel="next"');
   });
 
-  test('a group is created and archived in the console, each with its entry in the audit', async () => {
+  test('a group can be created and archived, each with an audit entry', async () => {
     const answer = await post(scene.operator, '/groups', {
       ...{ workspace: scene.shop, name: 'Hints', channel: 'email' },
     });
@@ -83,7 +83,7 @@ describe('groups', () => {
     ]);
   });
 
-  test('a form with an error keeps what was filled in and shows the error at its field', async () => {
+  test('a form with an error keeps its values and shows the error at the field', async () => {
     const fields = { workspace: scene.shop, name: 'News', channel: 'email' };
     const taken = await post(scene.operator, '/groups', fields);
     const text = await taken.text();
@@ -100,14 +100,14 @@ describe('preference centers', () => {
   const preview = (visitor: Visitor, query = '') =>
     visitor.get(`/preference-centers/${scene.center}/preview${query}`, html);
 
-  test('are listed by workspace, and without any the page says how to make one', async () => {
+  test('preference centers are listed by workspace, with a hint if there are none', async () => {
     expect((await page(scene.operator, '/preference-centers?workspace=shop')).text).toContain('What we send');
     expect((await page(scene.operator, '/preference-centers?workspace=school')).text).toContain(
       'No preference center yet',
     );
   });
 
-  test('a preview has the states and values of its user, and is sent with a policy that lets nothing out', async () => {
+  test("a preview shows the user's values, and its policy blocks requests and scripts", async () => {
     const knows = await arriveWith('view_preference_centers', 'view_user_profile', 'view_pii');
     const answer = await preview(knows, '?user=user-1');
     const text = await answer.text();
@@ -123,7 +123,7 @@ describe('preference centers', () => {
     expect(await confirmation.text()).toContain('Saved, Ada');
   });
 
-  test('a user who is subscribed has the box ticked; without a user it is made up', async () => {
+  test('the preview ticks the boxes of subscribed groups, and uses sample values without a user', async () => {
     await scene.query(
       `insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
        values ($1, 'email', 'ada@gmail.com', $2, 'subscribed', now())`,
@@ -135,7 +135,7 @@ describe('preference centers', () => {
     expect(madeUp).toContain('checked');
   });
 
-  test('without “view_pii” values are masked, and without “view_user_profile” nobody can be chosen', async () => {
+  test('a preview masks values without view_pii, and needs view_user_profile to select a user', async () => {
     const looks = await arriveWith('view_preference_centers', 'view_user_profile');
     const text = await (await preview(looks, '?user=user-1')).text();
     expect(text).toContain('Hello ••• of •••, <');
@@ -148,7 +148,7 @@ describe('preference centers', () => {
     expect((await preview(centers, '?user=user-1')).status).toBe(403);
   });
 
-  test('what cannot be rendered says why in its frame, as text', async () => {
+  test('a template that cannot be rendered shows the escaped error in its frame', async () => {
     const broken = uuidv7();
     await scene.query(
       `insert into preference_centers (workspace_id, id, name, title, page_html, confirmation_html, state)
@@ -164,7 +164,7 @@ describe('preference centers', () => {
     );
   });
 
-  test('a user whom no link would open is told of', async () => {
+  test('the page warns if a link would not work for the selected user', async () => {
     const id = await scene.createUser(scene.shop, 'without an address');
     await scene.query('update profiles set email = null where id = $1', id);
     expect(toProfileId(scene.user)).not.toBe(id);

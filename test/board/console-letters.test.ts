@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => scene.installation.stop());
 
 describe('dead letters', () => {
-  test('stand in groups by workspace, kind and reason, counted, and each listed beyond two thousand', async () => {
+  test('dead letters are grouped by workspace, kind and reason, and 2,345 of them can be listed', async () => {
     const reason = `flood ${uuidv7()}`;
     await scene.query(
       `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason)
@@ -24,7 +24,7 @@ describe('dead letters', () => {
     expect(rows).toHaveLength(2);
     expect(rows[0]).toMatch(/purchases.*2,345/s);
     expect(rows[1]).toMatch(/events.*>1</s);
-    // Of many groups each is counted as far as its share of a page; the page of one counts on.
+    // With many groups, counting stops earlier for each of them. The page of a single group counts further.
     await scene.query(
       `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason)
        select gen_random_uuid(), $1, 'r', 'events', 'j', '{}', 'cause ' || n from generate_series(1, 8) as n`,
@@ -32,7 +32,7 @@ describe('dead letters', () => {
     );
     const among = await page(scene.operator, `/dead-letters?workspace=${scene.school}`);
     expect(among.text.split('<tr>').find((row) => /purchases/.test(row))).toContain('more than 500');
-    // Page by page to the last.
+    // Follow all pages of the group.
     let path: string | undefined = /href="([^"]+group=[^"]+)"/.exec(rows[0]!)![1]!.replaceAll('&amp;', '&');
     let letters = 0;
     for (; path; ) {
@@ -45,7 +45,7 @@ describe('dead letters', () => {
     await scene.query('delete from dead_letters where workspace_id = $1', scene.school);
   });
 
-  describe('in eleven hundred groups', () => {
+  describe('in 1,100 groups', () => {
     const MANY = 1100;
     const groupsOf = (text: string) =>
       [...text.matchAll(/href="([^"]+group=[^"]+)">([^<]*)</g)].map(([, path, reason]) => ({
@@ -67,7 +67,7 @@ describe('dead letters', () => {
     });
     afterAll(() => scene.query('delete from dead_letters where workspace_id = $1', scene.school));
 
-    test('each is on one page, among those of other workspaces, and no address tells a reason', async () => {
+    test('each group is on exactly one page, and no URL contains a reason', async () => {
       await scene.letterIn(scene.shop, { reason: 'of the shop' });
       const seen: string[] = [];
       for (let path: string | undefined = '/dead-letters'; path !== undefined; ) {
@@ -86,7 +86,7 @@ describe('dead letters', () => {
       expect(new Set(seen).size).toBe(seen.length);
     });
 
-    test('they are chosen by kind, and by how the reason begins', async () => {
+    test('groups can be filtered by kind and by the start of the reason', async () => {
       const reasonsOf = async (query: Record<string, string>) => {
         const { text } = await page(scene.operator, list({ workspace: scene.school, ...query }));
         return { reasons: groupsOf(text).map(({ reason }) => reason), next: nextOf(text), text };
@@ -98,7 +98,7 @@ describe('dead letters', () => {
       expect((await reasonsOf({ kind: 'nothing' })).text).toContain('has this kind and reason');
       const found = await reasonsOf({ reason: 'unknown VALUE 22', kind: 'events' });
       expect(found.reasons).toHaveLength(11);
-      // Behind a thousand others: the page says that it has not looked at all, and goes on.
+      // More than a thousand groups come first, so the first page reports no result so far and can be continued.
       const first = await reasonsOf({ reason: 'zulu' });
       expect(first).toMatchObject({ reasons: [], text: expect.stringContaining('None so far') });
       const { text } = await page(scene.operator, first.next!);
@@ -106,7 +106,7 @@ describe('dead letters', () => {
       expect((await page(scene.operator, list({ reason: 'x'.repeat(121) }))).status).toBe(400);
     });
 
-    test('whoever may not read reasons finds nothing by them', async () => {
+    test('a viewer who may not see reasons cannot search by them', async () => {
       const { visitor } = await scene.people.arrive([], {
         appGroups: [{ workspace: scene.school, permissions: ['dev_console'], teams: [] }],
       });
@@ -117,7 +117,7 @@ describe('dead letters', () => {
       expect((await page(visitor, nextOf(text)!)).status).toBe(200);
     });
 
-    test('one whose letter has failed again for another reason is not taken for that other one', async () => {
+    test('a group whose dead letter failed again for another reason is not found any longer', async () => {
       const id = await scene.letterIn(scene.school, { reason: 'A first reason' });
       const shown = (await page(scene.operator, list({ workspace: scene.school, reason: 'a first' }))).text;
       const { path } = groupsOf(shown)[0]!;
@@ -132,7 +132,7 @@ describe('dead letters', () => {
     });
   });
 
-  test('those that were discarded are listed by their kind, page by page', async () => {
+  test('discarded dead letters can be filtered by kind and are listed in pages', async () => {
     await scene.query(
       `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, state)
        select uuid_v7_floor(now() - n * interval '1 ms'), $1, 'r', case n % 2 when 0 then 'events' else 'purchases' end,
@@ -151,7 +151,7 @@ describe('dead letters', () => {
     await scene.query('delete from dead_letters where workspace_id = $1', scene.school);
   });
 
-  test('many are chosen and replayed, each once', async () => {
+  test('several selected dead letters are replayed, each once', async () => {
     const chosen = [await scene.letterIn(scene.shop), await scene.letterIn(scene.shop)];
     const other = await scene.letterIn(scene.shop);
     const body = new URLSearchParams({ action: 'replay', workspace: scene.shop });
@@ -167,7 +167,7 @@ describe('dead letters', () => {
     expect(chosen.map((id) => inLanes.filter((one) => one === id).length)).toEqual([1, 1]);
   });
 
-  test('those of another workspace are left alone, whatever the form names', async () => {
+  test('dead letters of another workspace cannot be changed, whatever the form contains', async () => {
     const { visitor } = await scene.people.arrive([], {
       appGroups: [{ workspace: scene.shop, permissions: ['admin'], teams: [] }],
     });
@@ -183,7 +183,7 @@ describe('dead letters', () => {
     expect((await read(scene.installation.database, id)).state).toBe('waiting');
   });
 
-  test('one is discarded with a reason, kept, and replayed by nobody any more', async () => {
+  test('a dead letter is discarded with a reason, is kept, and cannot be replayed', async () => {
     const id = await scene.letterIn(scene.shop);
     expect((await post(scene.operator, `/dead-letters/${id}`, { action: 'discard', why: ' ' })).status).toBe(
       400,
@@ -203,7 +203,7 @@ describe('dead letters', () => {
     ).toEqual([]);
   });
 
-  test('one is mended and replayed; what came first is kept, and its names are found by a delete', async () => {
+  test('a corrected dead letter is replayed, and its original and both users are kept', async () => {
     const id = await scene.letterIn(scene.shop);
     const mended = { ...failedEvent().object, identifier: { external_id: 'somebody else' }, name: 'mended' };
     const mend = (object: string) => post(scene.operator, `/dead-letters/${id}`, { action: 'mend', object });
@@ -237,7 +237,7 @@ describe('dead letters', () => {
 describe('syncs', () => {
   const act = (action: string) => post(scene.operator, `/syncs/${scene.integration}`, { action });
 
-  test('past runs are drawn, in words as well; one in progress says how far it is', async () => {
+  test('finished runs are drawn and described in words, and a running one shows its progress', async () => {
     expect((await act('sync')).status).toBe(303);
     await scene.query(
       `update sync_jobs
@@ -252,7 +252,7 @@ describe('syncs', () => {
     await scene.query('delete from sync_jobs where finished_at is null');
   });
 
-  test('one is begun, cancelled, paused and resumed', async () => {
+  test('a sync can be started, cancelled, paused and resumed', async () => {
     expect((await act('sync')).headers.get('location')).toContain('done=begun');
     expect((await act('sync')).status).toBe(409);
     expect((await page(scene.operator, `/syncs/${scene.integration}`)).text).toContain('Cancel run');
@@ -269,7 +269,7 @@ describe('syncs', () => {
     ]);
   });
 
-  test('failed rows are a file with their reasons', async () => {
+  test('failed rows can be downloaded with their reasons', async () => {
     const answer = await scene.operator.get(`/syncs/${scene.integration}/runs/${scene.run}/rows.csv`, html);
     expect(answer.headers.get('content-type')).toBe('text/csv; charset=utf-8');
     expect(await answer.text()).toBe(
@@ -278,15 +278,15 @@ describe('syncs', () => {
   });
 });
 
-describe('the first page', () => {
-  test('says that no worker runs while something waits, and what to do', async () => {
+describe('the health page', () => {
+  test('the health page reports a missing process as critical', async () => {
     const { text } = await page(scene.operator, '/');
     expect(text).toMatch(
       /<li class="problem verdict bad"><p><span class="severity">critical<\/span> <strong>No (?:web|worker) is running/,
     );
   });
 
-  test('of our pages none is kept by the browser, none loads from elsewhere, and none may run a script of its own', async () => {
+  test('console pages are not cached, load nothing from other hosts, and run no inline script', async () => {
     for (const path of ['/', '/users', '/sign-in', '/nowhere']) {
       const answer = await scene.operator.get(path, html);
       const policy = answer.headers.get('content-security-policy')!;

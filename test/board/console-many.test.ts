@@ -4,7 +4,10 @@ import { createAccount, createCompany } from '../setup/access.ts';
 import { type Console, html, openConsole, page, post } from './console-scene.ts';
 import { DEFAULT_COMPANY, type Visitor } from './people.ts';
 
-/** More than a page loads the names of, in front of “shop” in any collation: in that of bytes a fifth stands behind it. */
+/**
+ * More workspaces than a page loads. Most sort before “shop”: all of them in a language collation, four fifths in byte
+ * order.
+ */
 const MANY = 1500;
 
 let scene: Console;
@@ -28,11 +31,11 @@ beforeAll(async () => {
 });
 afterAll(() => scene.installation.stop());
 
-describe.each(['BOARD_USER', 'a company administrator'])('behind a thousand other workspaces, %s', (who) => {
+describe.each(['BOARD_USER', 'a company administrator'])('with 1,500 other workspaces, %s', (who) => {
   const visitor = () => (who === 'BOARD_USER' ? scene.operator : admin);
   const statusOf = async (path: string) => (await page(visitor(), path)).status;
 
-  test('opens the page of whatever is in one', async () => {
+  test('opens pages of a workspace beyond the first thousand', async () => {
     const { shop, user, integration, run, key } = scene;
     const letter = await scene.letterIn(shop);
     for (const path of [
@@ -43,7 +46,7 @@ describe.each(['BOARD_USER', 'a company administrator'])('behind a thousand othe
       expect([path, await statusOf(path)]).toEqual([path, 200]);
   });
 
-  test('lists what is in one by its name or its id, with nothing masked', async () => {
+  test('lists data of such a workspace by its name or id, unmasked', async () => {
     await scene.letterIn(scene.shop, { reason: 'of the shop' });
     for (const [path, shown] of [
       ['/users?q=user-1&workspace=shop', 'ada@gmail.com'],
@@ -58,14 +61,14 @@ describe.each(['BOARD_USER', 'a company administrator'])('behind a thousand othe
     }
   });
 
-  test('acts in one', async () => {
+  test('replays and creates in such a workspace', async () => {
     const letter = await scene.letterIn(scene.shop);
     expect((await post(visitor(), `/dead-letters/${letter}`, { action: 'replay' })).status).toBe(303);
     const make = { workspace: scene.shop, name: 'till 5', permissions: 'users.track' };
     expect((await post(visitor(), '/keys', make)).status).toBe(200);
   });
 
-  test('meets each workspace once, in one order, however the database sorts names', async () => {
+  test('lists each workspace exactly once, whatever the collation of the database', async () => {
     const seen: string[] = [];
     for (let path: string | undefined = '/workspaces'; path !== undefined; ) {
       const { text } = await page(visitor(), path);
@@ -77,7 +80,7 @@ describe.each(['BOARD_USER', 'a company administrator'])('behind a thousand othe
   });
 });
 
-test('behind two hundred other companies one is found by its name or its id', async () => {
+test('with 250 other companies, a company is found by its name or id', async () => {
   for (const which of [company, 'zebra and company']) {
     const { status, text } = await page(scene.operator, `/accounts?company=${encodeURIComponent(which)}`);
     expect([status, text.includes(`/accounts/${account}`)]).toEqual([200, true]);
@@ -91,7 +94,7 @@ test('behind two hundred other companies one is found by its name or its id', as
   expect(text).toContain(company);
 });
 
-test('one of another company stays unknown to an administrator, also by its name', async () => {
+test('an administrator cannot find a workspace of another company, even by its name', async () => {
   const theirs = uuidv7();
   await scene.query(
     "insert into workspaces (id, name, company_id) values ($1, 'theirs', $2)",

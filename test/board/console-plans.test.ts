@@ -22,7 +22,7 @@ import { page, post } from './console-scene.ts';
 import { createInstallation, type Installation, log, tester } from './installation.ts';
 import { createPeople } from './people.ts';
 
-/** What Prisma reads of a large table besides single rows, and why it stays short. */
+/** Reads of several rows of a large table by Prisma, with the reason why each is short. */
 const longReads: Record<string, string> = {
   'a range of usage_pkey: SELECT SUM("public"."usage"."attributes") AS "_sum$attributes", SUM("public"."usage"."even':
     'a row per day and lane, of 30 days',
@@ -30,13 +30,16 @@ const longReads: Record<string, string> = {
 
 /** Statements that Prisma has sent. */
 const sent = new Map<string, unknown[]>();
-/** Each `file:line` of src/board, src/resources and src/store that has asked Prisma for something. */
+/** Each `file:line` of src/board, src/resources and src/store that has called Prisma. */
 const lines = new Set<string>();
 
 const ASKING =
   /\b(?:prisma|tx)\s*\.\w+\.(?:find|create|update|delete|upsert|count|groupBy|aggregate)\w*\(|\.\$(?:query|execute)Raw/;
 
-/** A client whose questions are noted where they are asked: what they become is sent later, by nobody in particular. */
+/**
+ * Wraps a client so that the caller of each query is recorded. Prisma sends the statement later, without the caller's
+ * stack.
+ */
 function noting<T extends object>(client: T): T {
   const note = () => {
     const stack = new Error().stack!.matchAll(/\/(src\/(?:board|resources|store)\/[\w/-]+\.ts):(\d+)/g);
@@ -75,7 +78,7 @@ function noting<T extends object>(client: T): T {
   });
 }
 
-/** Prisma asks for rows as arrays, and nothing else does. */
+/** Records statements of Prisma, which is the only client that requests rows as arrays. */
 function noteStatements() {
   const query = PostgresClient.prototype.query as (...given: unknown[]) => unknown;
   return vi.spyOn(PostgresClient.prototype, 'query').mockImplementation(function (
@@ -92,7 +95,7 @@ function noteStatements() {
 let installation: Installation;
 let filled: Filled;
 beforeAll(async () => {
-  // Plans are those of one Postgres, also where tests run on a Citus.
+  // Uses a single Postgres even if the tests run on Citus, because plans differ.
   installation = await createInstallation('postgres', await createDatabaseOfOne());
   const { database } = installation;
   filled = await fill(database.pool);
@@ -106,7 +109,9 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => installation.stop());
 
-/** Every page and every action, by BOARD_USER and by people of a company; what Prisma's callers have besides. */
+/**
+ * Opens every page and runs every action as BOARD_USER and as users of a company, and calls the other users of Prisma.
+ */
 async function visitEverything(): Promise<void> {
   const { database } = installation;
   const { workspaceId, integrationId, oldRunId, users } = filled;
@@ -241,7 +246,7 @@ async function visitEverything(): Promise<void> {
   );
   await page(admin, `/users/${toServiceId(person)}?${within}`);
   await act(`/users/${toServiceId(person)}?${within}`, subscription);
-  // A command names a key in this way.
+  // Commands look up a key by its identifier.
   const context = { database, config: installation.config, actor: tester };
   const named = { text: undefined, options: { identifier: made.identifier }, within: undefined };
   await keys.naming.find!(context, named);
@@ -279,7 +284,7 @@ async function visitEverything(): Promise<void> {
     ...{ account: { id: account, companyId: owner, version: 1 }, action: 'accounts.change' },
   });
   await inTime(database.prisma, told, database.prisma.account.findMany({ where: { id: account } }));
-  // More than a page knows by name: one of the others is looked up.
+  // With more workspaces than a page loads, one of the others is looked up.
   await query(
     "insert into workspaces (id, name, company_id) select gen_random_uuid(), 'another ' || n, $1 from generate_series(1, 1000) as n",
     owner,
@@ -299,13 +304,13 @@ function linesThatAsk(): string[] {
   );
 }
 
-describe('of every question that the console asks Prisma, on a filled database,', () => {
-  test('the statements are known here', () => {
+describe('Prisma queries of the console, on a filled database,', () => {
+  test('are all covered by this test', () => {
     expect(linesThatAsk().filter((line) => !lines.has(line))).toEqual([]);
     expect(sent.size).toBeGreaterThan(40);
   });
 
-  test('none reads much of a large table, but for those named with a reason', async () => {
+  test('read few rows of a large table, except those listed with a reason', async () => {
     const { pool } = installation.database;
     const catalog = await readCatalog(pool);
     const tx = await pool.connect();

@@ -13,7 +13,7 @@ const textOf = async (path: string, visitor = scene.operator) => (await page(vis
 const rowsOf = (text: string) => text.split('<tr>').slice(2);
 const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000);
 
-test('refused objects are listed by cause, the most first, with key, count and a link to the last request', async () => {
+test('refused objects are listed by cause, most frequent first, with key, count and last request', async () => {
   const few = await scene.refusedIn(scene.shop, { keyId: scene.key });
   await scene.refusedIn(scene.shop, { reason: 'too_large', field: 'properties', objects: 1234 });
   const rows = rowsOf(await textOf(`/refused-objects?workspace=${scene.shop}`));
@@ -36,7 +36,7 @@ test('hours of one cause are added up within the chosen range', async () => {
   expect([await countIn(''), await countIn('week'), await countIn('month')]).toEqual(['2', '4', '6']);
 });
 
-test('a cause is chosen by its reason, and a range without refused objects says so', async () => {
+test('a cause can be filtered by its reason, and an empty range is reported as such', async () => {
   await scene.refusedIn(scene.school, { reason: 'blocked', field: 'external_id' });
   const path = `/refused-objects?workspace=${scene.school}`;
   expect(rowsOf(await textOf(`${path}&reason=blocked`))).toHaveLength(1);
@@ -44,7 +44,7 @@ test('a cause is chosen by its reason, and a range without refused objects says 
   expect((await page(scene.operator, `${path}&range=never`)).status).toBe(404);
 });
 
-test('the page of a cause explains the reason and shows the masked sample and the hours', async () => {
+test('the page of a cause explains the reason and shows the masked sample', async () => {
   const { path, requestId } = await scene.refusedIn(scene.shop);
   const text = await textOf(path);
   expect(text).toContain('A required field is missing.');
@@ -53,7 +53,7 @@ test('the page of a cause explains the reason and shows the masked sample and th
   expect((await page(scene.operator, path.replace('required', 'in_use'))).status).toBe(404);
 });
 
-test('the page of a request lists its refused objects, also if none was accepted', async () => {
+test('the page of a request lists its refused objects, even if none was accepted', async () => {
   const { requestId } = await scene.refusedIn(scene.shop);
   const { status, text } = await page(scene.operator, `/requests/${requestId}?workspace=${scene.shop}`);
   expect(status).toBe(200);
@@ -64,7 +64,7 @@ test('the page of a request lists its refused objects, also if none was accepted
   expect(rows[0]).toMatch(/events.*>3<.*required.*name.*A required field is missing\./s);
 });
 
-test('a viewer sees refused objects of the workspaces with the right to follow requests alone', async () => {
+test('a viewer sees refused objects only in workspaces with the delivery right', async () => {
   const [own, other] = [await scene.refusedIn(scene.shop), await scene.refusedIn(scene.school)];
   const { visitor } = await scene.people.arrive([], {
     appGroups: [{ workspace: scene.shop, permissions: ['dev_console'], teams: [] }],

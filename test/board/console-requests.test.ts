@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene?.installation.stop());
 
-/** Accepts a request of one event into a lane that nobody works. */
+/** Accepts a request with one event. The lane has no worker. */
 async function accept(key_id: string | undefined): Promise<string> {
   const request = {
     request_id: uuidv7(),
@@ -24,7 +24,7 @@ async function accept(key_id: string | undefined): Promise<string> {
   return request.request_id;
 }
 
-test('a request says by which key it was sent: by name, as a link for those who may see keys, and never its secret', async () => {
+test('a request shows the name of its API key, with a link for viewers who may see keys', async () => {
   const id = await accept(scene.key);
   const { status, text } = await page(scene.operator, `/requests/${id}`);
   expect(status).toBe(200);
@@ -42,7 +42,7 @@ test('a request says by which key it was sent: by name, as a link for those who 
   expect(plain).not.toContain(`/keys/${scene.key}`);
 });
 
-test('a request of no key says so, and one of a key that is gone names its id', async () => {
+test('a request without an API key says so, and a request of a deleted key shows its id', async () => {
   expect((await page(scene.operator, `/requests/${await accept(undefined)}`)).text).toContain(
     'sent from here',
   );

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.installation.stop());
 
-describe('who may ask for which page', () => {
+describe('access to each route by role', () => {
   const inShop = (...permissions: string[]) => ({
     appGroups: [{ workspace: scene.shop, permissions, teams: [] }],
   });
@@ -22,7 +22,7 @@ describe('who may ask for which page', () => {
     async () =>
       (await scene.people.arrive([], inShop(...permissions))).visitor;
 
-  /** What SCIM has given each of them. */
+  /** Users by role, with their SCIM permissions. */
   const roles: Record<string, () => Promise<Visitor>> = {
     operator: async () => scene.operator,
     'company admin': async () => (await scene.people.arrive(['admin'])).visitor,
@@ -74,7 +74,7 @@ describe('who may ask for which page', () => {
   const editors = [...all, 'edits', 'imports'];
   const delivery = [...all, 'developer', 'event log', 'mends'];
   const syncs = [...all, 'syncs', 'integrations'];
-  /** Who administers a company; of another one, its own. */
+  /** Roles that administer a company; the last one administers another company. */
   const company = ['operator', 'company admin', 'company settings', 'another company'];
   const groups = [...all, 'manages groups'];
   const segments = [...all, 'sees segments', 'edits segments', 'archives segments', 'counts segments'];
@@ -85,7 +85,9 @@ describe('who may ask for which page', () => {
   const ours = company.slice(0, -1);
   const elsewhere = ['another workspace', 'another company'];
 
-  /** Each route, who gets through with which status, and what those get who have the right elsewhere alone. */
+  /**
+   * Each route: roles that pass, their status, and the status of roles with the right in another workspace or company.
+   */
   const routes: [
     route: string,
     path: () => string | Promise<string>,
@@ -195,7 +197,7 @@ describe('who may ask for which page', () => {
     ['post /sessions', () => '/sessions', anyone, 400, 400],
   ];
 
-  /** Of the default company. */
+  /** Id of an account in the default company. */
   let account = '';
   const [team, set, token] = [uuidv7(), uuidv7(), uuidv7()];
   const arrived = new Map<string, Visitor>();
@@ -240,18 +242,18 @@ describe('who may ask for which page', () => {
         : post(visitor, path, { workspace: scene.shop });
       found[name] = (await answer).status;
     }
-    // Who administers no company has no account, team or set to look for.
+    // Routes of a company's resources do not exist for a user who administers only another workspace.
     const isOfCompany = /\/(?:accounts|teams|permission-sets|scim-tokens)\//.test(route);
     const isOutside = (name: string) =>
       elsewhere.includes(name) && !(isOfCompany && name === 'another workspace');
     const expected = Object.fromEntries(
       anyone.map((name) => [name, passes.includes(name) ? status : isOutside(name) ? other : 403]),
     );
-    // Who has another right than the one that the page asks for first is told of the one that is lacking.
+    // Roles without the right get 403.
     expect(found).toEqual(expected);
   });
 
-  test('without a session each leads to the form to sign in, and changes nothing', async () => {
+  test('without a session each page redirects to the sign-in form, and each action is rejected', async () => {
     const stranger = createVisitor({ url: scene.board.url });
     for (const [route, pathOf] of routes) {
       const path = await pathOf();
@@ -262,7 +264,7 @@ describe('who may ask for which page', () => {
     }
   });
 
-  test('an action that another site sends is refused, whoever is signed in', async () => {
+  test('an action sent by another site is rejected, even with a session', async () => {
     for (const [route, pathOf] of routes.filter(([route]) => route.startsWith('post'))) {
       const path = await pathOf();
       for (const headers of [
@@ -277,7 +279,7 @@ describe('who may ask for which page', () => {
     }
   });
 
-  test('the navigation has the pages that one may see, and no others', async () => {
+  test('the navigation contains exactly the pages that the viewer may open', async () => {
     const namesFor = async (role: string) => {
       const { text } = await page(arrived.get(role)!, '/');
       return [...text.matchAll(/<li><a href="([^"]+)"/g)].map(([, path]) => path);

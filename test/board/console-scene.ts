@@ -9,20 +9,20 @@ import { createVisitor } from './browser-session.ts';
 import { commit, createInstallation, failedEvent, tester } from './installation.ts';
 import { createPeople, DEFAULT_COMPANY, type Visitor } from './people.ts';
 
-/** What a browser asks for. */
+/** Headers of a browser request. */
 export const html = { accept: 'text/html' };
 
-/** A page as it came. */
+/** Requests a page and returns its status, location and text. */
 export async function page(visitor: Visitor, path: string) {
   const answer = await visitor.get(path, html);
   return { status: answer.status, text: await answer.text(), location: answer.headers.get('location') };
 }
 
-/** What a form of a page sends. */
+/** Submits the form of a page. */
 export const post = (visitor: Visitor, path: string, fields: Record<string, string> = {}) =>
   visitor.send('POST', path, { body: new URLSearchParams(fields), headers: html });
 
-/** A page as people write them: the user by name and address, a box for a group, a button, and a link away. */
+/** A typical preference center: the user's name and address, a checkbox for a group, a button, and an external link. */
 const pageOf = (group: string) =>
   `<h1>Hello {{\${first_name}}} of {{\${email_address}}}, {{custom_attribute.\${colour}}}</h1>
 <form action="{{preference_center_submit_url}}" method="post">
@@ -33,7 +33,9 @@ const pageOf = (group: string) =>
 <img src="https://elsewhere.example/pixel.png" alt="">
 <script>document.title = 'run'; top.location = 'https://elsewhere.example/'</script>`;
 
-/** A console over two workspaces of the default company, somebody who may do everything, and a user and a sync to look at. */
+/**
+ * Opens a console with two workspaces of the default company, a user with all rights, and a profile and a sync to show.
+ */
 export async function openConsole() {
   const installation = await createInstallation('postgres');
   const board = await installation.startBoard();
@@ -42,7 +44,7 @@ export async function openConsole() {
   const { pool } = installation.database;
   const query = async (text: string, ...values: unknown[]) => (await pool.query(text, values)).rows;
 
-  /** A user with everything that tells who it is. */
+  /** Creates a profile with all kinds of personal data. */
   async function createUser(
     workspaceId: string,
     externalId: string | null,
@@ -58,7 +60,7 @@ export async function openConsole() {
     return id;
   }
 
-  /** Figures of a week, with gaps, and a web process whose words are the text. */
+  /** Records a week of history with gaps, and a web process whose texts are `text`. */
   async function recordPast(text: string): Promise<void> {
     await query(
       `insert into fleet_history (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
@@ -81,11 +83,11 @@ export async function openConsole() {
     );
   }
 
-  /** A dead letter that waits; its id. */
+  /** Creates a waiting dead letter and returns its id. */
   const letterIn = async (workspaceId: string, change: Parameters<typeof failedEvent>[0] = {}) =>
     (await commit(installation.database, failedEvent({ workspaceId, ...change })))[0]!;
 
-  /** A request with two refused objects, as web stores it: its id, and the page of its cause. */
+  /** Stores a request with two refused objects, like web does. Returns its id and the path of its cause. */
   async function refusedIn(workspaceId: string, change: Partial<RefusedGroup> = {}) {
     const requestId = uuidv7();
     const cause: RefusedGroup = {

@@ -26,7 +26,7 @@ const actionsOf = async (id: string) =>
   );
 
 describe('a segment', () => {
-  test('is counted and sampled before it has a name, made, changed and archived, and the audit says so', async () => {
+  test('a segment can be counted, created, changed and archived, with audit entries', async () => {
     const counted = await sends(scene.operator, '/segments', { action: 'count', definition: german });
     expect([counted.status, counted.text.replaceAll(/<[^>]*>/g, '')]).toEqual([
       200,
@@ -58,7 +58,7 @@ describe('a segment', () => {
     ]);
   });
 
-  test('may have a definition as long as the command line accepts', async () => {
+  test('a segment accepts a definition of the same length as on the command line', async () => {
     const values = Array.from({ length: 500 }, (_, index) => `${index}${'x'.repeat(240)}`);
     const definition = JSON.stringify({ any: [1, 2].map(() => ({ custom_attribute: 'tag', in: values })) });
     expect(definition.length).toBeGreaterThan(211_000);
@@ -66,7 +66,7 @@ describe('a segment', () => {
     expect((await sends(scene.operator, '/segments', { action: 'create', ...words })).to).toContain('done=');
   });
 
-  test('is counted on from where a count has ended', async () => {
+  test('a count continues at the position where the previous count stopped', async () => {
     const [{ after }] = await scene.query(
       'select id as after from profiles where workspace_id = $1 order by id offset 1999 limit 1',
       scene.shop,
@@ -84,7 +84,7 @@ describe('a segment', () => {
     ['{"all": [\n{"event" "x"}]}', "'definition' is not valid JSON from line 2, character 10 on."],
     ['{"attribute": "password", "equals": "x"}', 'definition.attribute is not valid'],
   ])(
-    'that says %s is refused with the place and the rule, and stays in the form',
+    'the definition %s is rejected with position and rule, and stays in the form',
     async (definition, says) => {
       const { status, text } = await sends(scene.operator, '/segments', {
         action: 'create',
@@ -96,14 +96,14 @@ describe('a segment', () => {
     },
   );
 
-  test('has a name that no other one has', async () => {
+  test('a segment cannot have the name of another segment', async () => {
     const { status, text } = await sends(scene.operator, '/segments', {
       ...{ action: 'create', name: 'Teal', definition: german },
     });
     expect([status, text]).toEqual([400, expect.stringContaining('already has this name')]);
   });
 
-  test('is made, changed and archived by whom SCIM allows it, and confirms nobody to who may not know', async () => {
+  test('segment actions need their SCIM permissions, and counts reveal no personal data', async () => {
     const [looks, counts, archives] = [
       await arrives('view_segments'),
       await arrives('edit_segments', 'view_user_profile'),
@@ -135,7 +135,7 @@ describe('a segment', () => {
   });
 });
 
-test('an export says of which segment it is, what was written and what is wrong, without what opens anything', async () => {
+test('an export shows its segment, progress and error, without secrets', async () => {
   const { text } = await page(scene.operator, '/exports?workspace=shop');
   const words = text.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ');
   expect(words).toMatch(

@@ -9,7 +9,7 @@ afterAll(() => scene.installation.stop());
 
 const textOf = (text: string) => text.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ');
 
-test('a stream says where it goes, without what may open it, how far it is behind, and what is wrong', async () => {
+test('a stream shows its target without secrets, its lag and its last error', async () => {
   await scene.query(
     `insert into stream_log (workspace_id, at, kinds, profile_ids, ids)
      values ($1, now() - interval '2 hours', 'e', array[$2::uuid], array[$2::uuid])`,
@@ -25,7 +25,7 @@ test('a stream says where it goes, without what may open it, how far it is behin
   expect(other).toContain('Create stream');
 });
 
-test('a stream is paused and resumed, each with its entry in the audit, and in no other workspace', async () => {
+test('a stream can be paused and resumed in its own workspace, with audit entries', async () => {
   const press = async (workspace: string, action: string) => {
     const answer = await post(scene.operator, `/streams/${scene.stream}`, { workspace, action });
     return answer.status;

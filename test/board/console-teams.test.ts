@@ -23,7 +23,7 @@ const told = async (subject: string) =>
 const rowsNamed = async (table: 'teams' | 'permission_sets', name: string) =>
   (await scene.query(`select * from ${table} where name = $1`, name)) as { id: string }[];
 
-/** A form, of which a field may have several values. */
+/** Submits a form. A field may have several values. */
 const send = (visitor: Visitor, path: string, fields: Record<string, string | string[]>) =>
   visitor.send('POST', path, {
     body: new URLSearchParams(
@@ -69,7 +69,7 @@ const groupsOf = async (id: string) =>
     .app_groups;
 
 describe('a permission set', () => {
-  test('is made, changed, given, taken and deleted, each with its entry in the audit', async () => {
+  test('a permission set is created, changed, assigned, removed and deleted, with audit entries', async () => {
     const name = `Analysts <b>${uuidv7()}`;
     const make = (given = name) =>
       send(admin, '/permission-sets', { name: given, permissions: ['view_user_profile', 'view_pii'] });
@@ -86,7 +86,7 @@ describe('a permission set', () => {
     const give = { action: 'give_set', workspace: 'shop', set: name };
     expect((await post(admin, `/accounts/${account}/permissions`, give)).status).toBe(303);
     expect((await page(visitor, path)).text).toContain('ada@gmail.com');
-    // Whoever has it loses at once what it loses.
+    // A removed permission takes effect immediately.
     await send(admin, `/permission-sets/${id}`, { action: 'change', name, permissions: 'view_user_profile' });
     const masked = await page(visitor, path);
     expect([masked.status, masked.text.includes('ada@gmail.com')]).toEqual([200, false]);
@@ -106,11 +106,11 @@ describe('a permission set', () => {
   });
 
   test.each([
-    ['a name', { name: ' ' }, ['view_pii']],
-    ['a short one', { name: 'x'.repeat(256) }, ['view_pii']],
-    ['a permission', { name: 'Nothing' }, []],
-    ['permissions that there are', { name: 'Everything' }, ['view_pii', 'everything']],
-  ])('needs %s', async (_, fields, permissions) => {
+    ['an empty name', { name: ' ' }, ['view_pii']],
+    ['a long name', { name: 'x'.repeat(256) }, ['view_pii']],
+    ['no permission', { name: 'Nothing' }, []],
+    ['an unknown permission', { name: 'Everything' }, ['view_pii', 'everything']],
+  ])('a permission set with %s is rejected', async (_, fields, permissions) => {
     const before = await scene.query('select count(*) from permission_sets');
     expect((await send(admin, '/permission-sets', { ...fields, permissions })).status).toBe(400);
     expect(await scene.query('select count(*) from permission_sets')).toEqual(before);
@@ -118,7 +118,7 @@ describe('a permission set', () => {
 });
 
 describe('a team', () => {
-  test('is made, renamed, given, taken and deleted, each with its entry in the audit', async () => {
+  test('a team is created, renamed, assigned, removed and deleted, with audit entries', async () => {
     const name = `Berlin ${uuidv7()}`;
     const make = { workspace: 'shop', name };
     expect((await post(admin, '/teams', make)).status).toBe(303);
@@ -147,8 +147,8 @@ describe('a team', () => {
   });
 });
 
-describe('nobody gives more than they hold:', () => {
-  test('who administers a workspace alone gives nothing, to nobody, not to themselves', async () => {
+describe('granting permissions', () => {
+  test('a workspace administrator can grant nothing, not even to the own account', async () => {
     const appGroups = [{ workspace: scene.shop, permissions: ['admin'], teams: [] }];
     const { id, visitor } = await scene.people.arrive(['add_remove_app_groups'], { appGroups });
     const { id: other } = await scene.people.arrive();
@@ -167,7 +167,7 @@ describe('nobody gives more than they hold:', () => {
     expect([await groupsOf(id), await groupsOf(other)]).toEqual([appGroups, []]);
   });
 
-  test('who administers a company gives nothing of another one, and nobody of it anything', async () => {
+  test('a company administrator can grant nothing in or to another company', async () => {
     const theirs = await scene.people.arrive(['admin'], { company });
     const own = await scene.people.arrive();
     const [workspace, ownSet, theirSet] = [
@@ -206,7 +206,7 @@ describe('nobody gives more than they hold:', () => {
     );
   });
 
-  test('what somebody holds is what a workspace gives, and everything where it gives admin', async () => {
+  test('a viewer holds the permissions of each workspace, and all of them with admin', async () => {
     const set = await makeSet(['view_pii', 'view_user_profile']);
     const viewer = await accountViewer(scene.installation.database.prisma, {
       ...{ id: uuidv7(), userName: 'ada@example.com', companyId: DEFAULT_COMPANY, companyPermissions: [] },
@@ -222,7 +222,7 @@ describe('nobody gives more than they hold:', () => {
     expect(viewer.holds(['basic_access'], uuidv7())).toBe(false);
   });
 
-  test('somebody who is deactivated meanwhile gives nothing any more', async () => {
+  test('an account that loses its permissions or is deactivated can grant nothing', async () => {
     const { id, visitor } = await scene.people.arrive(['admin']);
     const { id: other } = await scene.people.arrive();
     await scene.query("update accounts set company_permissions = '{}' where id = $1", id);
@@ -234,7 +234,7 @@ describe('nobody gives more than they hold:', () => {
   });
 });
 
-test('what is given and what tells of it are there together, or neither is', async () => {
+test('a grant and its audit entry are committed together or not at all', async () => {
   const { id } = await scene.people.arrive();
   const set = await makeSet(['view_pii']);
   await scene.query('alter table audit add constraint full_disk check (false) not valid');
@@ -249,7 +249,7 @@ test('what is given and what tells of it are there together, or neither is', asy
   expect(await scene.query('select from permission_sets where id = $1', set)).toHaveLength(1);
 });
 
-test('what SCIM changes meanwhile is not overwritten, and what is deleted meanwhile is not given', async () => {
+test('a grant overwrites no concurrent SCIM change, and assigns no deleted permission set', async () => {
   const { id } = await scene.people.arrive();
   const [set, team] = [await makeSet(['view_pii']), await makeTeam(scene.shop)];
   const { giveGroups, deletePermissionSet } = await import('../../src/store/permission-sets.ts');

@@ -8,10 +8,10 @@ beforeAll(async () => {
 });
 afterAll(() => scene.installation.stop());
 
-/** What a reader sees, without markup. */
+/** Returns the visible text of a page. */
 const words = (text: string) => text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
 
-test('usage is drawn by day and told in a table, today among it, days that are long ago not', async () => {
+test('usage of the last 30 days including today is drawn and listed in a table', async () => {
   expect((await page(scene.operator, `/workspaces/${scene.shop}`)).text).toContain('Nothing was applied');
   await scene.query(
     `insert into usage (workspace_id, day, lane, attributes, events)
@@ -26,11 +26,11 @@ test('usage is drawn by day and told in a table, today among it, days that are l
   expect(text.match(/<td>\d{4}-\d\d-\d\d<\/td>/g)).toHaveLength(30);
   expect(text).toMatch(/role="img" aria-label="Applied objects by day, from .* most on .*: 2,058"/);
   expect(text).not.toMatch(/style=|<script>/);
-  // What another workspace does is not counted here.
+  // Usage of another workspace is not included.
   expect((await page(scene.operator, `/workspaces/${scene.school}`)).text).toContain('Nothing was applied');
 });
 
-test('limits are shown as they hold, set and taken back by BOARD_USER, and told in the audit', async () => {
+test('only BOARD_USER can set and reset limits, with audit entries', async () => {
   const path = `/workspaces/${scene.shop}`;
   const rowOf = async () =>
     /users\.track ([\d,]+ .*?) users\.track\.bulk/.exec(words((await page(scene.operator, path)).text))?.[1];

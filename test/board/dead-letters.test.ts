@@ -10,7 +10,7 @@ import { openDashboard, type Visitor } from './browser-session.ts';
 import { commit, commitReplayed, failedEvent, type Installation, read } from './installation.ts';
 import { createPeople } from './people.ts';
 
-describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, queue on %s', (kind) => {
+describe.each(['redis', 'postgres'] as const)('dead letters in Bull Board, queue on %s', (kind) => {
   let installation: Installation;
   let visitor: Visitor;
   let board: Awaited<ReturnType<typeof openDashboard>>['board'];
@@ -19,7 +19,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
   });
   afterAll(() => installation.stop());
 
-  /** Starts the worker's part for one test. */
+  /** Runs the dead-letter part of a worker during `work`. */
   async function withWorker(work: (worker: ReturnType<Installation['startWorker']>) => Promise<void>) {
     const worker = installation.startWorker();
     await work(worker).finally(worker.stop);
@@ -37,7 +37,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     return (await installation.envelopes()).filter(({ envelope }) => envelope.objects[0].id === id);
   }
 
-  /** As any other dashboard of BullMQ would; whether the queue has taken it. */
+  /** Retries a job like any BullMQ dashboard. Returns whether the queue accepted the retry. */
   const retry = async (jobId: string): Promise<boolean> => {
     const job = await installation.deadLetterQueue.getJob(jobId);
     return job!.retry('failed').then(
@@ -46,7 +46,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     );
   };
 
-  test('one that waits rests in failed, with its reason, request id and object', () =>
+  test('a waiting dead letter is a failed job with its reason, request id and object', () =>
     withWorker(async ({ show }) => {
       const row = failedEvent({ reason: 'price does not fit' });
       await commit(installation.database, row);
@@ -69,7 +69,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       });
       expect(await read(installation.database, row.id)).toMatchObject({ state: 'waiting', replays: 0 });
 
-      // Which may quote it: who sees no objects sees no reasons.
+      // A reason may quote the object, so viewers who may not see objects see no reasons.
       const { visitor: looker } = await createPeople(installation, board).arrive();
       const list = `/queues/api/queues?activeQueue=${DEAD_LETTER_QUEUE}&status=failed&page=1&jobsPerPage=10`;
       for (const path of [list, `/queues/api/queues/${DEAD_LETTER_QUEUE}/${row.id}_0`]) {
@@ -79,7 +79,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       }
     }));
 
-  test('one that was erased with its user is taken away by a worker that has just started', async () => {
+  test('a starting worker removes the job of a dead letter that was erased with its user', async () => {
     const row = failedEvent();
     await commit(installation.database, row);
     await withWorker(async ({ show }) => {
@@ -90,7 +90,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     await withWorker(() => untilState(`${row.id}_0`, 'unknown').then(() => {}));
   });
 
-  test('one is shown once, however often and by however many workers', () =>
+  test('a dead letter is shown once, however often and by however many workers', () =>
     withWorker((one) =>
       withWorker(async (other) => {
         const rows = Array.from({ length: 130 }, () => failedEvent());
@@ -105,14 +105,14 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       }),
     ));
 
-  test('one that was committed by a worker that then died is shown by the next sweep', async () => {
+  test('the next sweep shows a dead letter whose worker died after the commit', async () => {
     const [id] = (await commit(installation.database, failedEvent())) as [string];
     await withWorker(async () => {
       await untilState(`${id}_0`, 'failed');
     });
   });
 
-  test('one that the queue has lost is shown again after a while', async () => {
+  test('a dead letter whose job was lost is shown again after 120 sweeps', async () => {
     const { connection, database, deadLetterQueue } = installation;
     const shown = createShownDeadLetters(connection, database);
     const [id] = (await commit(database, failedEvent())) as [string];
@@ -128,7 +128,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     await shown.stop();
   });
 
-  test('a worker that dies with one in hand replays nothing', async () => {
+  test("a worker that dies with a dead letter's job does not cause a replay", async () => {
     const { database, connection, deadLetterQueue } = installation;
     const [id] = (await commit(database, failedEvent())) as [string];
     await deadLetterQueue.add('events', { dead_letter_id: id, reason: 'first' }, { jobId: `${id}_0` });
@@ -150,7 +150,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     });
   });
 
-  test('a retry replays it, once', () =>
+  test('a retry replays a dead letter once', () =>
     withWorker(async ({ show }) => {
       const [id] = (await commit(installation.database, failedEvent())) as [string];
       await show([id]);
@@ -161,7 +161,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       expect(await read(installation.database, id)).toMatchObject({ state: 'replaying', replays: 1 });
     }));
 
-  test('two retries at the same time replay it once', () =>
+  test('concurrent retries replay a dead letter once', () =>
     withWorker(async ({ show }) => {
       const [id] = (await commit(installation.database, failedEvent())) as [string];
       await show([id]);
@@ -177,7 +177,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       expect(await read(installation.database, id)).toMatchObject({ state: 'replaying', replays: 1 });
     }));
 
-  test('a retry goes on where a replay died before its lane was reached', () =>
+  test('a retry resumes a replay that died before it reached its lane', () =>
     withWorker(async ({ show }) => {
       const [id] = (await commit(installation.database, failedEvent())) as [string];
       await show([id]);
@@ -188,7 +188,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       expect(await envelopesOf(id)).toMatchObject([{ id: uuidv5('1', id) }]);
     }));
 
-  test('a retry that does not reach its lane rests in failed with both reasons, and can be retried', async () => {
+  test('a retry that cannot reach its lane fails with both reasons and can be retried', async () => {
     const row = failedEvent({ reason: 'no such plan' });
     await commit(installation.database, row);
     const unreachable = installation.startWorker({
@@ -213,7 +213,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     });
   });
 
-  test('all are retried at once', () =>
+  test('25 dead letters can be retried at once', () =>
     withWorker(async ({ show }) => {
       const ids = await commit(installation.database, ...Array.from({ length: 25 }, () => failedEvent()));
       await show(ids);
@@ -225,7 +225,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       }
     }));
 
-  test('one that fails again is shown again, with its new reason', () =>
+  test('a dead letter that fails again is shown again with its new reason', () =>
     withWorker(async ({ show }) => {
       const row = failedEvent();
       await commit(installation.database, row);
@@ -244,7 +244,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       expect(await read(installation.database, row.id)).toMatchObject({ state: 'replaying', replays: 2 });
     }));
 
-  test('one that was replayed by other means leaves the dashboard', () =>
+  test('a dead letter that was replayed elsewhere disappears from Bull Board', () =>
     withWorker(async ({ show }) => {
       const { database, replayContext } = installation;
       const [id] = (await commit(database, failedEvent())) as [string];
@@ -255,7 +255,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       await untilState(`${id}_0`, 'unknown');
     }));
 
-  test.each([[null], ['text'], [[1, 2]]])('an object that is %j is shown as it is', (object) =>
+  test.each([[null], ['text'], [[1, 2]]])('the object %j is shown unchanged', (object) =>
     withWorker(async ({ show }) => {
       const { id } = failedEvent();
       await commit(installation.database, { ...failedEvent(), id, kind: 'envelope', object });
@@ -265,7 +265,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     }),
   );
 
-  test('G8: a large object stays where it is, and what is shown says so', () =>
+  test('G8: an object above 8,192 bytes is replaced by a note in the queue', () =>
     withWorker(async ({ show }) => {
       const [small, large] = [8000, 8200].map((length) => ({ ...failedEvent(), object: 'x'.repeat(length) }));
       await commit(installation.database, small!, large!);
@@ -276,7 +276,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       expect(await shown(large!.id)).toBe('more than 8192 bytes');
     }));
 
-  test('what the queue cannot hold is shown as far as it can be', () =>
+  test('characters that the queue cannot store are replaced', () =>
     withWorker(async ({ show }) => {
       const row = failedEvent();
       const object = { ...row.object, properties: { 'a\u0000': '\ud800', escaped: '\\u0000' } };

@@ -9,8 +9,8 @@ import { startProcess } from '../setup/processes.ts';
 import { signIn, troublesOf } from './browser-console.ts';
 
 /**
- * In the long form alone. The short one has the sentence in diagnosis.rules.test.ts, the stream of parts in live.test.ts,
- * and a page that changes by itself in browser-live.processes.test.ts.
+ * Only in the long form of the tests. The short form covers the sentence in diagnosis.rules.test.ts, the stream in
+ * live.test.ts, and a page that updates itself in browser-live.processes.test.ts.
  */
 const password = 'correct horse';
 
@@ -32,13 +32,13 @@ beforeAll(async () => {
 
 afterAll(() => browser?.close());
 
-/** What stands on top of the first page. Nobody loads the page again: it tells by itself. */
+/** Finds a problem at the top of the health page. The page is not reloaded, so it has to update itself. */
 const sentence = (begin: RegExp): Locator =>
   page.locator('.problems strong, .verdict strong').filter({ hasText: begin });
 
 const untilItSays = (begin: RegExp) => sentence(begin).waitFor({ timeout: 60_000 });
 
-test('the only worker freezes while jobs wait: the first page names it, for how long, and what waits; then all is well', async () => {
+test('a frozen worker is named on the health page, with its silence and the waiting jobs', async () => {
   const [worker] = fleet.workers;
   await untilItSays(/^All systems normal/);
   process.kill(worker!.pid, 'SIGSTOP');

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { FleetState } from '../../src/board/fleet.ts';
 import { healthParts } from '../../src/board/pages/health.ts';
 
-/** Lanes as they are looked at, and as many objects a second in each as its number says. */
+/** Creates lanes by shard. Lane n applies n objects per second. */
 function lanesOf(shards: number[], more: object[] = []): Partial<FleetState> {
   const lanes = shards.map((shard, lane) => ({
     ...{ lane: `lane-${lane}`, shard, depth: 3, oldestSeconds: 10 * (lane + 1) },
@@ -11,7 +11,7 @@ function lanesOf(shards: number[], more: object[] = []): Partial<FleetState> {
   return { lanes, rates: { deadLetters: 0, lanes: shards.map((_, lane) => lane) } };
 }
 
-/** Cells of the table of a name, row by row. */
+/** Returns the cells of a named table, row by row. */
 function rowsOf(markup: string, name: string): string[][] {
   const [found = ''] = markup.match(new RegExp(`aria-label="${name}".*?</table>`, 's')) ?? [];
   const [, ...rows] = found.split('<tr');
@@ -25,7 +25,7 @@ function rowsOf(markup: string, name: string): string[][] {
 const shown = (now: Partial<FleetState>) =>
   healthParts({ at: new Date(0), problems: [], ...now } as FleetState, 'redis').lanes!.text;
 
-test('the health of several shards says of each how much waits, since when, and how fast it goes', () => {
+test('the shard table shows waiting jobs, oldest job and rate of each shard', () => {
   const lanes = lanesOf([0, 0, 1, 1], [{}, { depth: 0, oldestSeconds: 0 }]);
   expect(rowsOf(shown(lanes), 'Shards')).toEqual([
     ['0', '3', '10 s', '1 objects/s'],
@@ -33,11 +33,11 @@ test('the health of several shards says of each how much waits, since when, and 
   ]);
 });
 
-test('a shard of which one lane does not answer is away', () => {
+test('a shard with a lane that does not answer is shown as away', () => {
   const away = { depth: 0, oldestSeconds: 0, away: true };
   expect(rowsOf(shown(lanesOf([0, 1], [{}, away])), 'Shards')[1]).toEqual(['1', 'away', '', '1 objects/s']);
 });
 
-test('one shard alone is not named', () => {
+test('a single shard is not shown as a table', () => {
   expect(shown(lanesOf([0, 0]))).not.toContain('hard');
 });

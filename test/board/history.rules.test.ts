@@ -6,7 +6,7 @@ import type { RecordedFleet } from '../../src/store/health.ts';
 const NOW = Date.parse('2026-03-01T12:00:30Z');
 const MINUTE = 60_000;
 
-/** A row of so many minutes ago, whose counters grow by 60 a minute. */
+/** Creates a row from n minutes ago, with counters that grow by 60 per minute. */
 function row(minutesAgo: number, change: Partial<RecordedFleet> = {}): RecordedFleet {
   const at = Math.floor(NOW / MINUTE) * MINUTE - minutesAgo * MINUTE;
   const grown = 100_000 - minutesAgo * 60;
@@ -20,7 +20,7 @@ function row(minutesAgo: number, change: Partial<RecordedFleet> = {}): RecordedF
 
 const lastOf = (rows: RecordedFleet[], count = 3) => pointsOf(rows, ranges.hour, NOW).slice(-count);
 
-test('counters become rates, by lane as well; an hour has sixty points up to now', () => {
+test('counters become rates, also by lane, and an hour has sixty points up to now', () => {
   const points = pointsOf([row(2), row(1), row(0)], ranges.hour, NOW);
   expect(points).toHaveLength(60);
   expect(points.at(-1)).toMatchObject({
@@ -36,28 +36,28 @@ test('counters become rates, by lane as well; an hour has sixty points up to now
   });
 });
 
-test('before this minute has its row, the last point is the minute before', () => {
+test('the last point is the previous minute until this minute has a row', () => {
   expect(lastOf([row(2), row(1)], 1)[0]!.at).toBe(Date.parse('2026-03-01T11:59:00Z'));
 });
 
-test('what nobody recorded is a gap and no zero; the rate behind a long one is not known', () => {
+test('a missing row is a gap and not zero, and the rate after a long gap is unknown', () => {
   const [gap, behind, later] = lastOf([row(6), row(1), row(0)]);
   expect(gap).toEqual({ at: gap!.at });
   expect(behind).toMatchObject({ accepted: undefined, applied: undefined, waiting: 7 });
   expect(later!.accepted).toBe(1);
 });
 
-test('the rate across one missing minute is that of both', () => {
+test('the rate across one missing minute covers both minutes', () => {
   expect(lastOf([row(3), row(2), row(0)], 1)[0]!.accepted).toBe(1);
 });
 
-test('a counter that was set back leaves a gap of its own, and nothing below zero', () => {
+test('a counter that was reset has no rate at that point, and never a negative one', () => {
   const [, back, on] = lastOf([row(2), row(1, { accepted: 5 }), row(0, { accepted: 65 })]);
   expect(back).toMatchObject({ accepted: undefined, applied: 3 });
   expect(on!.accepted).toBe(1);
 });
 
-test('lanes that were added have no rate at first, and a queue that did not say is not empty', () => {
+test('added lanes start without a rate, and an unknown queue depth is not shown as zero', () => {
   const [, , point] = lastOf([row(1, { applied: [99_940] }), row(0, { depth: null, oldestSeconds: null })]);
   expect(point).toMatchObject({ waiting: undefined, oldestSeconds: undefined });
   expect(point!.lanes).toEqual([
@@ -66,7 +66,7 @@ test('lanes that were added have no rate at first, and a queue that did not say 
   ]);
 });
 
-test('a chart says in words what it draws, breaks its line at a gap, and shades what nobody recorded', () => {
+test('a chart describes its lines in words, breaks them at gaps, and shades missing rows', () => {
   const drawn = lineChart('Objects', {
     lines: [{ name: 'Accepted', values: [1, 2, undefined, 4, undefined, 5, 6] }],
     times: [0, 1, 2, 3, 4, 5, 6].map((minute) => minute * MINUTE),
@@ -77,12 +77,12 @@ test('a chart says in words what it draws, breaks its line at a gap, and shades 
   );
   expect(drawn.match(/class="gap"/g)).toHaveLength(2);
   const [, path] = / d="([^"]+)"/.exec(drawn)!;
-  // Two lines, and a point that stands alone.
+  // Two lines, and a point without neighbors.
   expect(path!.match(/M/g)).toHaveLength(3);
   expect(path).toContain('H');
 });
 
-test('bars say in words what they draw, and the least of many can still be seen', () => {
+test('a bar chart describes its bars in words, and its smallest part stays visible', () => {
   const drawn = barChart('Rows', {
     parts: ['synced', 'failed'],
     bars: [
@@ -99,7 +99,7 @@ test('bars say in words what they draw, and the least of many can still be seen'
     ([, y, height]) => ({ y: Number(y), height: Number(height) }),
   );
   expect(failed!.height).toBe(2);
-  // They stand on each other, and within the drawing.
+  // The parts are stacked and do not exceed the drawing.
   expect(failed!.y + failed!.height).toBeCloseTo(synced!.y, 1);
   expect(failed!.y).toBeGreaterThanOrEqual(0);
   expect(drawn).toContain('<title>Monday: 1000000 synced, 1 failed</title>');

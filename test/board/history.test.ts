@@ -43,7 +43,7 @@ describe.each(['postgres', 'redis'] as const)('the history of a fleet whose queu
       await installation.database.pool.query(`delete from ${table}`);
   });
 
-  test('two boards write one row a minute, with what heartbeats and lanes say', async () => {
+  test('two consoles write one row per minute from heartbeats and lanes', async () => {
     const { database, connection, config, laneQueues } = installation;
     const { pool } = database;
     await beatProcess(pool, processOf('web'), figures);
@@ -57,7 +57,7 @@ describe.each(['postgres', 'redis'] as const)('the history of a fleet whose queu
     await Promise.all(boards.map((board) => board.now()));
     await Promise.all(boards.map((board) => board.stop()));
     const [first, ...others] = await readFleetHistory(pool, { minutes: 1, from: long });
-    // A minute may have begun meanwhile.
+    // The second call may fall into the next minute.
     expect(others.length).toBeLessThan(2);
     expect(first).toMatchObject({
       ...{
@@ -90,10 +90,10 @@ describe('rows of the history', () => {
       await query(`delete from ${table}`);
   });
 
-  test('a quarter of an hour, and an hour, has the latest counters, the most that waited and the fewest workers', async () => {
+  test('a longer interval keeps the latest counters, the deepest lanes and the fewest workers', async () => {
     const { pool } = installation.database;
     expect(await recordMinute(pool, row)).toBe(true);
-    // The minute is over.
+    // Deleting the row simulates the next minute.
     const later = {
       ...row,
       accepted: 20,
@@ -105,7 +105,7 @@ describe('rows of the history', () => {
     };
     await query('delete from fleet_history where minutes = 1');
     expect(await recordMinute(pool, later)).toBe(true);
-    // Another board comes too late: nothing of it counts.
+    // The row exists already, so this one is ignored.
     await recordMinute(pool, { ...later, depth: [99, 99] });
     const [quarter] = await readFleetHistory(pool, { minutes: 15, from: long });
     const [hour] = await readFleetHistory(pool, { minutes: 60, from: long });
@@ -117,7 +117,7 @@ describe('rows of the history', () => {
     expect(quarter!.at.getTime() % 900_000).toBe(0);
   });
 
-  test('minutes and quarters of an hour are kept for a day, hours for eight days', async () => {
+  test('rows of 1 and 15 minutes are kept for a day, rows of an hour for eight days', async () => {
     const { pool } = installation.database;
     const add = (minutes: number, age: string) =>
       query(
@@ -134,7 +134,7 @@ describe('rows of the history', () => {
     expect(await readFleetHistory(pool, { minutes: 60, from: long })).toHaveLength(2);
   });
 
-  test('what a process has done stays counted when it leaves, and when it is forgotten', async () => {
+  test('the work of a process stays counted after it has stopped or was forgotten', async () => {
     const { pool } = installation.database;
     const [leaving, silent, present] = [processOf('web'), processOf('web'), processOf('web')];
     for (const one of [leaving, silent, present]) await beatProcess(pool, one, figures);
@@ -144,12 +144,12 @@ describe('rows of the history', () => {
       return [accepted, refused];
     };
     expect(await counted()).toEqual([300, 40]);
-    // With what it has done since it said so last.
+    // Includes work since the last heartbeat.
     await leaveFleet(pool, leaving.id, { objects: 107, refused: 12 });
     expect(await counted()).toEqual([307, 42]);
     await query("update processes set seen_at = now() - interval '2 hours' where id = $1", silent.id);
     await forgetProcesses(pool);
-    // One that is gone already, and one whose name has left before.
+    // A process that has already left, and another one with the same name.
     await leaveFleet(pool, leaving.id, { objects: 107, refused: 12 });
     await leaveFleet(pool, present.id, { objects: 100, refused: 10 });
     expect(await counted()).toEqual([307, 42]);

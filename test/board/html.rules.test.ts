@@ -7,14 +7,14 @@ const hostile = `<img src=x onerror="alert(1)">&'`;
 const escaped = '&lt;img src=x onerror=&quot;alert(1)&quot;&gt;&amp;&#39;';
 
 describe('a template', () => {
-  test('escapes text, in elements and in values, wherever it comes from', () => {
+  test('a template escapes text in elements and attributes, also in arrays and objects', () => {
     expect(html`<p title="${hostile}">${hostile}</p>`.text).toBe(`<p title="${escaped}">${escaped}</p>`);
     expect(html`<p>${[hostile, [hostile]]}</p>`.text).toBe(`<p>${escaped}${escaped}</p>`);
     const object = { toString: () => hostile } as unknown as string;
     expect(html`<p>${object}</p>`.text).toBe(`<p>${escaped}</p>`);
   });
 
-  test('leaves markup of its own as it is, and nothing in the place of nothing', () => {
+  test('a template keeps nested templates unescaped and renders empty values as nothing', () => {
     expect(html`<ul>${['a', 'b'].map((one) => html`<li>${one}</li>`)}</ul>`.text).toBe(
       '<ul><li>a</li><li>b</li></ul>',
     );
@@ -22,12 +22,12 @@ describe('a template', () => {
     expect(html`<a${html` hidden`}${false}>`.text).toBe('<a hidden>');
   });
 
-  test('what looks like its markup and is none is escaped', () => {
+  test('a template escapes an object that only resembles a nested template', () => {
     const forged = { text: '<b>', constructor: { name: 'Html' } } as unknown as string;
     expect(html`${forged}`.text).toBe('[object Object]');
   });
 
-  test('refuses text within a tag where quotes are missing, on any of its fillings', () => {
+  test('a template rejects an unquoted value inside a tag, whatever the value', () => {
     const fill = (value: string) => html`<a href=${value}>`;
     for (const value of ['x onclick=alert(1)', 'x'])
       expect(() => fill(value)).toThrow('text within a tag needs double quotes: …<a href=');
@@ -37,7 +37,7 @@ describe('a template', () => {
 });
 
 describe('a tree of JSON', () => {
-  test('shows names and values as text, and a long one cut', () => {
+  test('a tree shows names and values as text, and shortens a long text', () => {
     const shown = tree({ [hostile]: hostile, list: [1, true, null], long: 'x'.repeat(1000) }).text;
     expect(shown).not.toContain('<img');
     expect(shown).toContain(`<span class="key">${escaped}</span> <span class="text">${escaped}</span>`);
@@ -45,7 +45,7 @@ describe('a tree of JSON', () => {
     expect(shown).toContain('and 600 characters more');
   });
 
-  test('is bounded, however large the value is', () => {
+  test('a tree has a limited size, however large the value is', () => {
     const wide = Object.fromEntries(Array.from({ length: 10_000 }, (_, n) => [`key${n}`, n]));
     const deep = Array.from({ length: 200 }).reduce<object>((inner) => ({ inner }), {});
     expect(tree(wide as never).text.length).toBeLessThan(60_000);
@@ -54,25 +54,25 @@ describe('a tree of JSON', () => {
     expect(tree(deep as never).text.length).toBeLessThan(60_000);
   });
 
-  test('masked, shows names and nothing of the values', () => {
+  test('a masked tree shows names without values', () => {
     const shown = tree({ colour: 'teal', depth: { number: 42 } }, { masked: true }).text;
     expect(shown).toContain('colour');
     expect(shown).not.toMatch(/teal|42/);
   });
 });
 
-test('durations have the two largest units', () => {
+test('a duration has at most its two largest units', () => {
   expect([0, 0.44, 9.96, 59, 61, 3600, 90_061, 172_800].map(duration)).toEqual([
     ...['0 s', '0.4 s', '10 s', '59 s', '1 min 1 s', '1 h', '1 d 1 h', '2 d'],
   ]);
 });
 
-test('a path has the members that there are, encoded', () => {
+test('a path contains its non-empty query parameters, encoded', () => {
   expect(pathWith('/users', { workspace: undefined, q: '' })).toBe('/users');
   expect(pathWith('/users', { q: 'a&b=c d' })).toBe('/users?q=a%26b%3Dc+d');
 });
 
-test('a line of CSV is quoted where need be, and computed by no spreadsheet', () => {
+test('a CSV line is quoted where needed, and a formula is escaped', () => {
   const row = { number: 7, synced: false, updatedAt: null, reason: 'a "quoted", reason', payload: '{\n}' };
   expect(csvOf({ ...row, identifier: '=cmd()' })).toBe(`7,failed,,'=cmd(),"a ""quoted"", reason","{\n}"\r\n`);
 });

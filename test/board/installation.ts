@@ -17,14 +17,14 @@ import { startDeadLetters } from '../../workers/upkeep/dead-letters.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
 
 export const log = createLog('test', 'silent');
-/** Whom the audit names. */
+/** Actor of the audit entries. */
 export const tester = { kind: 'operator', name: 'tester', via: 'command_line' } as const;
 export const account = { user: 'admin', password: 'correct horse' };
 
 /**
- * A database, a queue of the wanted kind, and the parts of Penstock on them; `stop` ends what was started.
+ * Creates a database, a queue of this kind, and functions that start parts of Penstock. `stop` ends all of them.
  *
- * @param made a database that is there already
+ * @param made an existing database to use
  */
 export async function createInstallation(kind: QueueConnection['kind'], made?: { url: string }) {
   const { url } = made ?? (await createDatabase());
@@ -34,7 +34,7 @@ export async function createInstallation(kind: QueueConnection['kind'], made?: {
     ...(redis && { REDIS_URL: redis.url }),
     LANES: '4',
     BOARD_PORT: '0',
-    // A machine that is busy with other tests is no reason for 503.
+    // A busy test machine must not cause a 503.
     QUEUE_TIMEOUT_MS: '3000',
     LOCK_DURATION_MS: '500',
     STALLED_INTERVAL_MS: '200',
@@ -67,7 +67,7 @@ export async function createInstallation(kind: QueueConnection['kind'], made?: {
     laneQueues: queues.slice(1),
     replayContext: { database, producer, lanes: config.LANES, actor: tester },
 
-    /** The part of a worker process that is about dead letters. */
+    /** Starts the dead-letter part of a worker process. */
     startWorker(lanes: LaneProducer = producer) {
       const own = connectWorker(config, url);
       const context = { connection: own, database, producer: lanes, lanes: config.LANES, log, config };
@@ -89,7 +89,7 @@ export async function createInstallation(kind: QueueConnection['kind'], made?: {
       return board;
     },
 
-    /** All envelopes that are in lanes, with their lanes and job ids, and without their checksums. */
+    /** Returns all envelopes in lanes with lane and job id, without their checksums. */
     async envelopes() {
       const found = await Promise.all(queues.slice(1).map((queue) => queue.getJobs()));
       return found.flatMap((jobs, lane) =>
@@ -107,7 +107,7 @@ export type Installation = Awaited<ReturnType<typeof createInstallation>>;
 
 export type FailedEvent = FailedObject & { object: AcceptedEvent };
 
-/** An event that could not be applied. */
+/** Creates an event that could not be applied. */
 export function failedEvent(change: Partial<FailedEvent> = {}): FailedEvent {
   const id = uuidv7();
   const object: AcceptedEvent = {
@@ -132,7 +132,7 @@ export function failedEvent(change: Partial<FailedEvent> = {}): FailedEvent {
   };
 }
 
-/** Commits dead letters as a worker does, with the transaction of their envelope. */
+/** Commits dead letters in one transaction, like a worker does for an envelope. */
 export async function commit(database: Database, ...rows: FailedObject[]): Promise<string[]> {
   await inTransaction(database, (tx) =>
     forEachWorkspace(tx, { given: rows, workspaceOf: ({ workspaceId }) => workspaceId }, async (some) => {
@@ -143,7 +143,7 @@ export async function commit(database: Database, ...rows: FailedObject[]): Promi
   return rows.map(({ id }) => id);
 }
 
-/** What the worker does with a replay that works. */
+/** Marks dead letters as replayed, like a worker does after a successful replay. */
 export async function commitReplayed(database: Database, ids: string[]): Promise<void> {
   await inTransaction(database, async (tx) =>
     forLetters(tx, await locateLetters(tx, ids), async (some) => [await markReplayed(tx, some)]),
@@ -161,7 +161,7 @@ async function inTransaction({ pool }: Database, work: (tx: Connection) => Promi
   }
 }
 
-/** State, number of replays and reason of a dead letter. */
+/** Reads state, number of replays and reason of a dead letter. */
 export async function read({ pool }: Database, id: string) {
   const { rows } = await pool.query('select state, replays, reason, object from dead_letters where id = $1', [
     id,

@@ -13,7 +13,7 @@ import { type Console, openConsole } from './console-scene.ts';
 import { log } from './installation.ts';
 import type { Visitor } from './people.ts';
 
-/** What a stream has sent so far, and how it ended. */
+/** Opens a stream and records its output and its end. */
 function listen(visitor: Visitor, path = '/events') {
   const leaving = new AbortController();
   const told = { status: 0, headers: new Headers(), text: '', ended: false };
@@ -49,7 +49,7 @@ describe('the health page as a stream', () => {
   });
   afterAll(() => scene.installation.stop());
 
-  test('sends every part at first, then those that have changed; whoever is signed in may have it', async () => {
+  test('a stream sends every part first, and then only parts that changed', async () => {
     const { visitor } = await scene.people.arrive();
     const { told, leave } = listen(visitor, '/events?range=day');
     await until('the first parts', () => partsOf(told.text).length > 0);
@@ -67,7 +67,7 @@ describe('the health page as a stream', () => {
     await leave();
   });
 
-  test('without a session there is none, and other methods are refused', async () => {
+  test('a stream needs a session, and other methods are rejected', async () => {
     const stranger = createVisitor(scene.board);
     expect((await stranger.get('/events', { accept: 'text/event-stream' })).status).toBe(401);
     expect((await scene.operator.send('POST', '/events')).status).toBe(405);
@@ -78,7 +78,7 @@ describe('the health page as a stream', () => {
     ]);
   });
 
-  test('one account has eight at most, and others still get theirs', async () => {
+  test('an account can have eight streams, and others can still open theirs', async () => {
     const { visitor } = await scene.people.arrive();
     const streams = Array.from({ length: 8 }, () => listen(visitor));
     await until('all of them', () => streams.every(({ told }) => told.status === 200));
@@ -99,7 +99,7 @@ describe('the health page as a stream', () => {
     for (const { leave } of [...streams, other]) await leave();
   });
 
-  test('it ends with the session, and when the board stops', async () => {
+  test('a stream ends with the session, and when the console stops', async () => {
     const { visitor, id } = await scene.people.arrive();
     const { told } = listen(visitor);
     await until('the first parts', () => partsOf(told.text).length > 0);
@@ -158,7 +158,7 @@ describe('streams of a fleet', () => {
     return listen(createVisitor({ url: `http://127.0.0.1:${port}` }), `/events?owner=${owner}`);
   };
 
-  test('share one look, taken only while somebody has one; live for some minutes, and end with the right', async () => {
+  test('streams share one reading, end after their lifetime, and end when the session is lost', async () => {
     expect(asked).toBe(0);
     const streams = ['a', 'b', 'gone', 'unknown'].map(listenAs);
     await until('parts for all', () => streams.every(({ told }) => partsOf(told.text).length > 0));
@@ -170,7 +170,7 @@ describe('streams of a fleet', () => {
     gone.add('gone');
     await until('the end of one', () => streams[2]!.told.ended);
     expect(streams[2]!.told.text).toContain('event: end\n');
-    // While nobody can say who it is the others go on, with comments that keep proxies from cutting them.
+    // While the session cannot be checked, the stream continues, with comments that keep proxies from closing it.
     expect(streams.map(({ told }) => told.ended)).toEqual([false, false, true, false]);
     expect(streams[3]!.told.text).toMatch(/^:$/m);
     await until('the end of all', () => streams.every(({ told }) => told.ended));

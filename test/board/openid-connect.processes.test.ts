@@ -18,7 +18,7 @@ let installation: Installation;
 let board: Awaited<ReturnType<typeof startBoard>>;
 let provider: Awaited<ReturnType<typeof startProvider>>;
 
-/** A dashboard that knows a provider, there or not. */
+/** Starts a console with this provider, which may be unreachable. */
 async function boardFor(issuer: string, port: number) {
   const { config, connection, database, producer } = installation;
   const url = `http://127.0.0.1:${port}`;
@@ -43,7 +43,7 @@ afterAll(async () => {
 
 const pool = () => installation.database.pool;
 
-/** Somebody whom the provider knows by the address of an account. */
+/** Creates an account, and a user of the provider with the account's address. */
 async function person(change: Record<string, unknown> = {}, company = DEFAULT_COMPANY) {
   const email = `${uuidv7()}@example.com`;
   const id = await createAccount(pool() as never, company, email);
@@ -58,7 +58,7 @@ const SESSION = 'penstock_board';
 const actionsAbout = async (subject: string) =>
   (await searchAudit(pool(), { subject, limit: 50 })).rows.reverse();
 
-test('a person of the provider signs in with the account of the verified address; the audit tells how', async () => {
+test('a user of the provider signs in to the account of the verified address, as audited', async () => {
   const { id, email } = await person();
   const browser = await openBrowser();
   try {
@@ -71,7 +71,7 @@ test('a person of the provider signs in with the account of the verified address
     expect(page.url()).toBe(`${board.url}/`);
     await page.goto(`${board.url}/sign-out`);
     await page.getByText(`signed in as ${email}`).waitFor();
-    // The cookies of the way are gone, and the session's can be read by no script.
+    // The cookies of the sign-in are gone, and scripts cannot read the session cookie.
     const left = (await browser.cookies(board.url)).filter(({ name }) => name.startsWith('penstock'));
     expect(left.map(({ name, httpOnly, sameSite }) => [name, httpOnly, sameSite])).toEqual([
       [SESSION, true, 'Lax'],
@@ -89,7 +89,7 @@ test('a person of the provider signs in with the account of the verified address
   expect(rows[0]).toMatchObject({ actorId: id, actorName: email, companyId: DEFAULT_COMPANY });
 }, 60_000);
 
-describe('without an account that may, there is a plain sentence and no session:', () => {
+describe('a sign-in gets an error and no session for', () => {
   async function refusal(login: string) {
     const walker = walk();
     const answer = await walker.enter(login);
@@ -97,7 +97,7 @@ describe('without an account that may, there is a plain sentence and no session:
     return { status: answer.status, text: await answer.text() };
   }
 
-  test('somebody who has none gets none made', async () => {
+  test('a user without an account, and no account is created', async () => {
     const email = `${uuidv7()}@example.com`;
     provider.people.set(email, { email, email_verified: true });
     expect(await refusal(email)).toMatchObject({
@@ -107,7 +107,7 @@ describe('without an account that may, there is a plain sentence and no session:
     expect(rows).toEqual([]);
   });
 
-  test('one that is deactivated', async () => {
+  test('a deactivated account', async () => {
     const { id, email } = await person();
     await pool().query('update accounts set active = false where id = $1', [id]);
     const { status, text } = await refusal(email);
@@ -117,7 +117,7 @@ describe('without an account that may, there is a plain sentence and no session:
     ]);
   });
 
-  test('one of a company for which the provider does not speak', async () => {
+  test("an account of another company than the provider's", async () => {
     const company = await createCompany(pool() as never, `company-${uuidv7()}`);
     const { email } = await person({}, company);
     expect((await refusal(email)).text).toContain('No account matches your sign-in.');
@@ -125,22 +125,22 @@ describe('without an account that may, there is a plain sentence and no session:
 
   test.each([
     ['is not verified', { email_verified: false }],
-    ['is verified by nobody', { email_verified: undefined }],
-    ['is no text', { email: ['a@example.com'] }],
-  ])('one whose address %s', async (_, change) => {
+    ['has no verification', { email_verified: undefined }],
+    ['is not a string', { email: ['a@example.com'] }],
+  ])('a user whose address %s', async (_, change) => {
     const { email } = await person(change);
     const { status, text } = await refusal(email);
     expect([status, text.includes('did not confirm your email address')]).toEqual([403, true]);
   });
 
-  test('one whom the provider refuses, whose words are not repeated', async () => {
+  test('a user whom the provider rejects, without quoting the provider', async () => {
     const { status, text } = await refusal('');
     expect([status, text.includes('The provider did not sign you in. Try again.')]).toEqual([403, true]);
     expect(text).not.toMatch(/no<\/script|&lt;script|access_denied/);
   });
 });
 
-describe('an answer opens nothing', () => {
+describe('a callback is rejected', () => {
   test('in another browser, with another state, or a second time', async () => {
     const { email } = await person();
     const ada = walk();
@@ -166,15 +166,18 @@ describe('an answer opens nothing', () => {
   });
 
   const tampers: [string, Tamper][] = [
-    ['an ID token of another nonce', (claims) => ({ claims: { ...claims, nonce: 'A'.repeat(43) } })],
-    ['one without a nonce', ({ nonce: _, ...claims }) => ({ claims })],
-    ['one for another client', (claims) => ({ claims: { ...claims, aud: 'another' } })],
-    ['one of another issuer', (claims) => ({ claims: { ...claims, iss: 'https://elsewhere.example' } })],
+    ['an ID token with another nonce', (claims) => ({ claims: { ...claims, nonce: 'A'.repeat(43) } })],
+    ['an ID token without a nonce', ({ nonce: _, ...claims }) => ({ claims })],
+    ['an ID token for another client', (claims) => ({ claims: { ...claims, aud: 'another' } })],
     [
-      'one that is too old',
+      'an ID token of another issuer',
+      (claims) => ({ claims: { ...claims, iss: 'https://elsewhere.example' } }),
+    ],
+    [
+      'an expired ID token',
       (claims) => ({ claims: { ...claims, exp: Math.floor(Date.now() / 1000) - 600 } }),
     ],
-    ['one that another key has signed', (claims) => ({ claims, isForged: true })],
+    ['an ID token signed with another key', (claims) => ({ claims, isForged: true })],
   ];
 
   test.each(tampers)('with %s', async (_, tamper) => {
@@ -185,7 +188,7 @@ describe('an answer opens nothing', () => {
       provider.state.tamper = undefined;
     });
     expect([answer.status, walker.cookies.has(SESSION)]).toEqual([503, false]);
-    // The provider itself is not at fault for long.
+    // The next sign-in works, so the provider is not treated as failed.
     expect((await walk().enter(email)).status).toBe(303);
   });
 });
@@ -231,7 +234,7 @@ test('asks the provider once for each state, so a repeated callback costs no req
   expect(provider.tokenRequests()).toBe(before + 1);
 });
 
-/** Begins a sign-in, and answers it with a made-up code from an address of loopback. */
+/** Starts a sign-in and sends a made-up code to the callback, from a loopback address. */
 async function exchangeFrom(localAddress: string, code: string): Promise<number> {
   const walker = walk();
   const to = new URL((await walker.ask(`${board.url}/sign-in/oidc`)).headers.get('location')!);
@@ -243,12 +246,12 @@ async function exchangeFrom(localAddress: string, code: string): Promise<number>
   return response.statusCode!;
 }
 
-test('whoever signs in gives up the session that the browser had', async () => {
+test('a sign-in with the provider ends the previous session of the browser', async () => {
   const [ada, grace] = [await person(), await person()];
   const walker = walk();
   await walker.enter(ada.email);
   const first = walker.cookies.get(SESSION)!;
-  // The provider forgets who it was.
+  // Without its cookies, the provider asks for the user again.
   for (const name of [...walker.cookies.keys()]) if (name !== SESSION) walker.cookies.delete(name);
   await walker.enter(grace.email);
   const visitor = createVisitor(board);
@@ -259,7 +262,7 @@ test('whoever signs in gives up the session that the browser had', async () => {
   ]);
 });
 
-test('where BOARD_URL is https its cookies never go over http', async () => {
+test('with an https BOARD_URL, the cookies of the sign-in are never sent over http', async () => {
   const { config, connection, database, producer } = installation;
   const oidc = { OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: CLIENT.id };
   const secure = await startBoard({
@@ -274,7 +277,7 @@ test('where BOARD_URL is https its cookies never go over http', async () => {
       ),
     ]);
     const to = new URL(answer.headers.get('location')!);
-    // Whatever host was asked: where the provider sends back is the setting's.
+    // The redirect URI comes from BOARD_URL, whatever host was requested.
     expect(to.searchParams.get('redirect_uri')).toBe('https://console.example/sign-in/oidc/callback');
     expect(to.searchParams.get('code_challenge_method')).toBe('S256');
   } finally {
@@ -283,7 +286,7 @@ test('where BOARD_URL is https its cookies never go over http', async () => {
 });
 
 describe('while the provider', () => {
-  test('is away, the dashboard starts and takes passwords, and goes on when it comes', async () => {
+  test('is unreachable, the console starts, accepts passwords, and works when it returns', async () => {
     const [port, at] = [await leasePort(), await leasePort()];
     const lone = await boardFor(`http://127.0.0.1:${at}`, port);
     try {
@@ -302,7 +305,7 @@ describe('while the provider', () => {
   });
 
   test.each(['/.well-known/openid-configuration', '/token'])(
-    'sends more than 1 MB at %s, the sign-in fails and nothing of the answer is used',
+    'sends more than 1 MB at %s, the sign-in fails',
     async (path) => {
       const { email } = await person();
       const lone = await boardFor(provider.issuer, await leasePort());
@@ -318,7 +321,7 @@ describe('while the provider', () => {
     },
   );
 
-  test('hangs, nobody waits for longer than its patience', async () => {
+  test('does not respond, a sign-in fails within its timeout', async () => {
     const silent = createServer();
     silent.listen(0, '127.0.0.1');
     await once(silent, 'listening');
@@ -338,7 +341,7 @@ describe('while the provider', () => {
   }, 30_000);
 });
 
-test('without a provider there is no button, and no route', async () => {
+test('without a provider there is no sign-in button and no route', async () => {
   const plain = await installation.startBoard();
   const visitor = createVisitor(plain);
   expect(await (await visitor.get('/sign-in', { accept: 'text/html' })).text()).not.toContain(

@@ -5,7 +5,7 @@ const everything = [
   ...['accounts', 'teams', 'permission-sets', 'audit'],
 ];
 
-/** What SCIM has given, and the first parts of the addresses that it opens. */
+/** Roles with their SCIM permissions, and the first path segments that they open. */
 export const openingRoles: [role: string, company: string[], permissions: string[], opens: string[]][] = [
   ['looks at users', [], ['view_user_profile'], ['users']],
   ['follows requests', [], ['dev_console'], ['requests', 'dead-letters', 'refused-objects']],

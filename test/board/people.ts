@@ -9,10 +9,10 @@ import type { Installation } from './installation.ts';
 export const DEFAULT_COMPANY = '00000000-0000-7000-8000-000000000001';
 export const PASSWORD = 'seven wooden ladders';
 
-/** What a quick guess costs; the real cost is that of whoever accepts an invitation. */
+/** Cheap scrypt parameters for tests. Accounts that accept an invitation get the real parameters. */
 const QUICK = { N: 1024, r: 8, p: 1 };
 
-/** PASSWORD as it is stored: its cost stands with it. */
+/** Hashes PASSWORD. The stored hash contains its parameters. */
 function quickHash(): string {
   const salt = randomBytes(16);
   const hash = scryptSync(PASSWORD, salt, 32, QUICK);
@@ -22,9 +22,9 @@ function quickHash(): string {
 
 export type Visitor = ReturnType<typeof createVisitor>;
 
-/** Dashboard accounts, and the people who have them. */
+/** Creates accounts, and clients that are signed in to them. */
 export function createPeople({ database: { pool } }: Installation, board: Board) {
-  /** A link as the admin command makes it; its token. */
+  /** Creates an invitation like the command does and returns its token. */
   async function invite(id: string, at = new Date()): Promise<string> {
     const { secret, hash, expiresAt } = newInvitation(at);
     await pool.query('update accounts set invitation_hash = $2, invitation_expires_at = $3 where id = $1', [
@@ -40,7 +40,7 @@ export function createPeople({ database: { pool } }: Installation, board: Board)
       body: new URLSearchParams({ token, password, again }),
     });
 
-  /** An account with a password, and a browser of its own that is signed in. */
+  /** Creates an account with a password and a signed-in client. */
   async function arrive(
     companyPermissions: string[] = [],
     { company = DEFAULT_COMPANY, appGroups = [] as object[] } = {},
@@ -60,10 +60,10 @@ export function createPeople({ database: { pool } }: Installation, board: Board)
   return { invite, accept, arrive };
 }
 
-/** The status of a look at the queues. */
+/** Requests the queues and returns the status. */
 export const looks = async (visitor: Visitor) => (await visitor.get('/queues/api/queues')).status;
 
-/** Roles of one workspace: permissions that SCIM has given there, by a name for them. */
+/** SCIM permissions in one workspace, by role. */
 export const inWorkspace: Record<string, string[]> = {
   'workspace admin': ['admin'],
   'basic access': ['basic_access'],

@@ -14,7 +14,7 @@ afterAll(() => installation.stop());
 
 const arrive: typeof people.arrive = (...given) => people.arrive(...given);
 
-/** What Bull Board's own page can ask for. */
+/** API routes of Bull Board. */
 const { appRoutes } = createRequire(import.meta.url)('@bull-board/api/dist/routes.js') as {
   appRoutes: { api: { method: string; route: string | string[] }[] };
 };
@@ -35,7 +35,7 @@ const act = async (companyPermissions: string[]) => {
 };
 
 test.each([[[]], [['add_remove_app_groups']]])(
-  'an account with the company permissions %j looks at the queues, and replays nothing',
+  'an account with the company permissions %j can view the queues and replay nothing',
   async (given) => {
     const { replay, id } = await act(given);
     expect(await replay()).toBe(403);
@@ -44,7 +44,7 @@ test.each([[[]], [['add_remove_app_groups']]])(
 );
 
 test.each([[['admin']], [['manage_company_settings']]])(
-  'an account with %j may do everything',
+  'an account with the company permission %j can do everything',
   async (given) => {
     const { replay, id } = await act(given);
     expect(await replay()).toBe(303);
@@ -52,7 +52,7 @@ test.each([[['admin']], [['manage_company_settings']]])(
   },
 );
 
-test('what an account may do changes with its permissions, from one request to the next', async () => {
+test('changed permissions apply from the next request', async () => {
   const { accountId, replay, id } = await act(['admin']);
   await installation.database.pool.query("update accounts set company_permissions = '{}' where id = $1", [
     accountId,
@@ -61,7 +61,7 @@ test('what an account may do changes with its permissions, from one request to t
   expect((await read(installation.database, id)).state).toBe('waiting');
 });
 
-test('every request of Bull Board that could change something is refused, whoever sends it', async () => {
+test('every changing request to Bull Board is rejected for every user', async () => {
   const { visitor } = await arrive();
   const { visitor: boss } = await arrive(['admin']);
   const changing = appRoutes.api.filter(({ method }) => method !== 'get');
@@ -81,12 +81,12 @@ test('every request of Bull Board that could change something is refused, whoeve
       }
     }
   }
-  // Neither by a method that no route has.
+  // The same applies to methods without a route.
   for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'])
     expect((await boss.send(method, '/queues/api/queues/dead-letters/x/retry')).status).toBe(403);
 });
 
-test('what Bull Board can be asked for is these pages, and none of them changes anything', () => {
+test('the reading routes of Bull Board are exactly these', () => {
   const looking = appRoutes.api.filter(({ method }) => method === 'get').flatMap(({ route }) => route);
   expect(looking.sort()).toEqual([
     '/api/job-schedulers',
@@ -103,7 +103,7 @@ test('what Bull Board can be asked for is these pages, and none of them changes 
   ]);
 });
 
-test('in Bull Board there is nothing to press', async () => {
+test('Bull Board shows every queue as read-only', async () => {
   const queues = async (visitor: Visitor) =>
     ((await (await visitor.get('/queues/api/queues')).json()) as { queues: { readOnlyMode: boolean }[] })
       .queues;

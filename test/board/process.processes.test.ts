@@ -6,7 +6,7 @@ import { leasePort } from '../setup/ports.ts';
 import { startProcess } from '../setup/processes.ts';
 import { createVisitor } from './browser-session.ts';
 
-/** Starts the compiled process and waits until it serves. */
+/** Starts the compiled process and waits until it is ready. */
 async function startBoardProcess(env: Record<string, string> = {}) {
   const { url: DATABASE_URL } = await createDatabase();
   const port = await leasePort();
@@ -17,7 +17,7 @@ async function startBoardProcess(env: Record<string, string> = {}) {
 }
 
 describe('the process board', () => {
-  test('shows a random password once, at any log level, and none that was set', async () => {
+  test('a random password is printed once at any log level, and a configured one never', async () => {
     const board = await startBoardProcess({ LOG_LEVEL: 'silent' });
     const line = await waitUntil(() => board.log.find(({ text }) => text), {
       what: 'the line with the password',
@@ -32,7 +32,7 @@ describe('the process board', () => {
     expect(JSON.stringify(own.log)).not.toContain('tell nobody');
   });
 
-  test('with METRICS_TOKEN, /metrics of the board is shown to whoever has it, and to nobody else', async () => {
+  test('with METRICS_TOKEN, /metrics needs the token', async () => {
     const METRICS_TOKEN = 'a-token-for-the-metrics-alone';
     const board = await startBoardProcess({ METRICS_TOKEN });
     const ask = (authorization?: string) =>
@@ -44,14 +44,14 @@ describe('the process board', () => {
     expect(await answer.text()).toContain('nodejs_eventloop_lag_max_seconds');
   });
 
-  test('listens on loopback only', async () => {
+  test('the console listens on loopback only', async () => {
     const board = await startBoardProcess();
     const { port } = new URL(board.url);
     await expect(fetch(`http://[::1]:${port}/healthz`)).rejects.toThrow();
     expect(board.log.find(({ msg }) => msg === 'ready')).toMatchObject({ url: `http://127.0.0.1:${port}` });
   });
 
-  test('starts while the queue is away, says so, and shows it when it is back', async () => {
+  test('the console starts without the queue, reports it, and shows it when it is back', async () => {
     const port = await leasePort();
     const board = await startBoardProcess({ REDIS_URL: `redis://127.0.0.1:${port}`, BOARD_PASSWORD: 'own' });
     const visitor = createVisitor(board);
@@ -66,7 +66,7 @@ describe('the process board', () => {
     });
   });
 
-  test('ends with 0 at SIGTERM, with a page open', async () => {
+  test('the console exits with 0 on SIGTERM, even with an open page', async () => {
     const board = await startBoardProcess();
     const visitor = createVisitor(board);
     await visitor.get('/sign-in');
@@ -76,7 +76,7 @@ describe('the process board', () => {
     expect(Date.now() - started).toBeLessThan(4000);
   });
 
-  test('says which port is in use', async () => {
+  test('the error names the port if it is in use', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as { port: number };
@@ -89,7 +89,7 @@ describe('the process board', () => {
     server.close();
   });
 
-  test('says what is missing when no queue is known', async () => {
+  test('the error names the missing setting if no database is configured', async () => {
     const board = startProcess('dist/src/board.js', { DATA_DIR: '/nowhere' });
     expect((await board.exit).code).toBe(1);
     expect(board.log[0]!.text).toMatch(/^board: DATABASE_URL is empty and no embedded Postgres/);

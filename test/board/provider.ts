@@ -6,10 +6,10 @@ import Provider, { type Configuration } from 'oidc-provider';
 
 export const CLIENT = { id: 'console', secret: 'what the console proves itself by' };
 
-/** What the provider says of somebody. */
+/** The provider's claims about a user. */
 export type Claims = Record<string, unknown>;
 
-/** Changes what an ID token says; the provider signs it again, or whoever has the other key. */
+/** Changes the claims of an ID token. The provider signs it again, or another key if `isForged` is set. */
 export type Tamper = (claims: Claims) => { claims: Claims; isForged?: boolean };
 
 const keyPair = () => generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey;
@@ -22,16 +22,16 @@ function signed(header: string, claims: Claims, key: KeyObject): string {
 }
 
 /**
- * A provider of OpenID Connect on loopback. It believes whatever name is typed, and says of it what `people` has.
+ * Starts an OpenID provider on loopback. It accepts any user name and returns the claims in `people`.
  *
- * @param redirectUri where it may send people back to
- * @param port of loopback; absent: a free one
+ * @param redirectUri the allowed redirect URI
+ * @param port port on loopback; absent for a free one
  */
 export async function startProvider(redirectUri: string, { port = 0 } = {}) {
   const people = new Map<string, Claims>();
   const key = keyPair();
   const otherKey = keyPair();
-  /** `padded`: the path whose answers have two million bytes more than they need. */
+  /** `padded`: the path whose responses get two million extra bytes. */
   const state: { tamper?: Tamper | undefined; padded?: string | undefined } = {};
   let callback: ReturnType<Provider['callback']> | undefined;
   const server = createServer((request, response) => void callback?.(request, response));
@@ -53,7 +53,7 @@ export async function startProvider(redirectUri: string, { port = 0 } = {}) {
     ttl: { AccessToken: 60, Grant: 60, IdToken: 60, Interaction: 60, Session: 60 },
     features: { devInteractions: { enabled: false } },
     interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
-    // Nobody is asked whether the console may know the address.
+    // Skips the consent page.
     async loadExistingGrant({ oidc }) {
       const grant = new oidc.provider.Grant({
         ...{ clientId: oidc.client!.clientId, accountId: oidc.session!.accountId! },
@@ -101,9 +101,9 @@ export async function startProvider(redirectUri: string, { port = 0 } = {}) {
 
   return {
     ...{ issuer, people, state },
-    /** Token requests so far, refused ones included. */
+    /** Returns the number of token requests so far, including rejected ones. */
     tokenRequests: () => tokenRequests,
-    /** Keeps the answers to refused codes back until `release` is called. */
+    /** Delays responses to rejected codes until `release` is called. */
     holdRefusals() {
       let release = () => {};
       const released = new Promise<void>((resolve) => {
@@ -133,7 +133,7 @@ async function bodyOf(request: AsyncIterable<Buffer>): Promise<string> {
   return text;
 }
 
-/** A browser without pages: it keeps cookies and follows to the next page that is none of the provider's. */
+/** Creates a client that keeps cookies and follows redirects to the first page outside the provider. */
 export function createWalker(board: { url: string }) {
   const cookies = new Map<string, string>();
 
@@ -152,7 +152,7 @@ export function createWalker(board: { url: string }) {
     return answer;
   }
 
-  /** To where the provider sends back with its answer, which is not asked for yet. */
+  /** Returns the callback URL with the provider's response, without requesting it. */
   async function answerFor(login: string): Promise<string> {
     let at = `${board.url}/sign-in/oidc`;
     let answer = await ask(at);

@@ -8,7 +8,7 @@ import { openDashboard, type Visitor } from './browser-session.ts';
 import { failedEvent, type Installation } from './installation.ts';
 import { createPeople } from './people.ts';
 
-describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s', (kind) => {
+describe.each(['redis', 'postgres'] as const)('Bull Board with queues on %s', (kind) => {
   let installation: Installation;
   let visitor: Visitor;
   let board: Board;
@@ -26,7 +26,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     }[];
   }
 
-  test('shows every lane, the dead letters and the syncs', async () => {
+  test('Bull Board shows every lane, the dead letters and the syncs', async () => {
     const { queues } = (await (await visitor.get('/queues/api/queues')).json()) as Shown;
     expect(queues.map(({ name, readOnlyMode }) => [name, readOnlyMode])).toEqual([
       [DEAD_LETTER_QUEUE, true],
@@ -35,7 +35,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     ]);
   });
 
-  test('a page has twenty jobs at most, however many are asked for', async () => {
+  test('a page has at most twenty jobs, however many are requested', async () => {
     const lane = laneName(3);
     const queue = installation.laneQueues[3]!;
     await queue.addBulk(Array.from({ length: 30 }, (_, job) => ({ name: 'envelope', data: { job } })));
@@ -54,7 +54,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     await queue.drain();
   });
 
-  test('shows the runs that wait and the times at which others begin; nothing can be done to them', async () => {
+  test('sync runs and schedules are shown and cannot be changed', async () => {
     const syncs = createSyncQueue(installation.connection, 10_000);
     const [run, integration] = [uuidv7(), uuidv7()];
     await syncs.add(run);
@@ -93,7 +93,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     await syncs.stop();
   });
 
-  test('shows the requests of an envelope with their objects under them, a hundred at most', async () => {
+  test('an envelope is shown by request, with at most a hundred objects', async () => {
     const requests = [0, 1, 2].map((index) => ({
       request_id: `request-${index}`,
       workspace_id: uuidv7(),
@@ -124,7 +124,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     });
   });
 
-  test('a lane can be looked at and nothing else', async () => {
+  test('a lane can be viewed but not changed', async () => {
     const [lane] = installation.laneQueues;
     await lane!.setGlobalConcurrency(1);
     await lane!.add('envelope', {}, { jobId: 'held' });
@@ -160,7 +160,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     expect(await lane!.getGlobalConcurrency()).toBe(1);
   });
 
-  test('a dead letter can be looked at and nothing else', async () => {
+  test('a dead letter can be viewed but not changed', async () => {
     await installation.deadLetterQueue.add('events', {}, { jobId: 'dead' });
     for (const action of [
       'pause',
@@ -175,7 +175,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     expect(await installation.deadLetterQueue.getJobState('dead')).toBe('waiting');
   });
 
-  test('whoever has no right to everything sees what there is, and not whom it is about', async () => {
+  test('a viewer without full rights sees jobs without personal data', async () => {
     const { visitor: looker } = await createPeople(installation, board).arrive();
     const row = failedEvent();
     await installation.deadLetterQueue.add(

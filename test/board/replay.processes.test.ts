@@ -6,7 +6,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { startProcess } from '../setup/processes.ts';
 import { createInstallation, failedEvent, type Installation, read } from './installation.ts';
 
-/** The whole way, with worker processes: from an object that the store refuses to its one effect. */
+/** The complete path with worker processes, from an object that Postgres rejects to its single effect. */
 describe.each(['redis', 'postgres'] as const)('a replay from the console, queue on %s', (kind) => {
   let installation: Installation;
   beforeAll(async () => {
@@ -20,7 +20,7 @@ describe.each(['redis', 'postgres'] as const)('a replay from the console, queue 
   const query = async (statement: string, ...values: unknown[]) =>
     (await installation.database.pool.query(statement, values)).rows;
 
-  test('takes effect once, whoever retries it, and whichever worker dies', async () => {
+  test('a replay takes effect once, whoever retries it and whichever worker dies', async () => {
     const { database, producer, replayContext, deadLetterQueue } = installation;
     const workers = [startWorkerProcess(), startWorkerProcess()];
     await query("alter table events add constraint refused check (name <> 'refused')");

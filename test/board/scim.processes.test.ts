@@ -29,7 +29,7 @@ afterAll(async () => {
 
 const PASSWORD = 'seven wooden ladders';
 
-test('an account made over SCIM is invited by the command, signs in to the dashboard, and is deactivated over SCIM', async () => {
+test('an account created over SCIM can be invited, signs in, and is deactivated over SCIM', async () => {
   const { provider } = scene;
   const { id, userName } = await provider.create({ userName: 'Ada@corp.internal' });
   const read = async () => (await provider.ask('GET', `/Users/${id}`)).body;
@@ -43,7 +43,7 @@ test('an account made over SCIM is invited by the command, signs in to the dashb
   const token = new URLSearchParams(path.split('?')[1]).get('token')!;
   const body = new URLSearchParams({ token, password: PASSWORD, again: PASSWORD });
   expect((await visitor.send('POST', '/invitation', { body })).status).toBe(303);
-  // To set a password is not to sign in.
+  // Setting a password is not a sign-in.
   expect((await read()).lastSignInAt).toBe('N/A');
 
   const before = Date.now();
@@ -59,7 +59,7 @@ test('an account made over SCIM is invited by the command, signs in to the dashb
   expect(await looks()).toBe(401);
   expect((await visitor.signIn(userName, PASSWORD)).status).toBe(401);
   expect((await set(true)).status).toBe(200);
-  // The old session stays over; the password is the same.
+  // The old session stays ended. The password is unchanged.
   expect(await looks()).toBe(401);
   expect((await visitor.signIn(userName, PASSWORD)).status).toBe(303);
   expect(await looks()).toBe(200);
@@ -68,7 +68,7 @@ test('an account made over SCIM is invited by the command, signs in to the dashb
   expect(await looks()).toBe(401);
 });
 
-test('what a person may do on the dashboard follows what was set over SCIM, from one request to the next', async () => {
+test('permissions set over SCIM apply in the console from the next request', async () => {
   const { provider } = scene;
   const { id, userName } = await provider.create({ permissions: { companyPermissions: [], appGroup: [] } });
   const command = penstockOn(scene.fleet.env.DATABASE_URL!);
@@ -79,7 +79,7 @@ test('what a person may do on the dashboard follows what was set over SCIM, from
     body: new URLSearchParams({ token, password: PASSWORD, again: PASSWORD }),
   });
   await visitor.signIn(userName, PASSWORD);
-  // Whoever has the right is told what is missing in the form, nobody else gets so far.
+  // A user with the right gets an error about the form. Other users are rejected earlier.
   const act = async () =>
     (
       await visitor.send('POST', '/dead-letters', {

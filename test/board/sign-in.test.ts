@@ -5,7 +5,7 @@ import { browserOf, createOperatorSessions } from '../../src/board/sessions.ts';
 import { createVisitor } from './browser-session.ts';
 import { account, createInstallation, type Installation } from './installation.ts';
 
-describe('signing in to the dashboard', () => {
+describe('signing in to the console', () => {
   let installation: Installation;
   beforeAll(async () => {
     installation = await createInstallation('postgres');
@@ -17,7 +17,7 @@ describe('signing in to the dashboard', () => {
     return { board, visitor: createVisitor(board) };
   }
 
-  test('without a session there is no page, no script and no API, but /healthz and /readyz', async () => {
+  test('without a session pages redirect, the API gets 401, and /healthz and /readyz answer', async () => {
     const { visitor } = await arrive();
     for (const path of ['/', '/queues/queue/lane-0', '/users', '/sign-out']) {
       const answer = await visitor.get(path, { accept: 'text/html' });
@@ -41,7 +41,7 @@ describe('signing in to the dashboard', () => {
     expect([health.status, await health.json()]).toEqual([200, { message: 'alive' }]);
   });
 
-  test('the right password opens a session that script cannot read, and that other sites cannot act with', async () => {
+  test('the right password starts a session with an HttpOnly and SameSite cookie', async () => {
     const { visitor } = await arrive();
     const answer = await visitor.signIn();
     expect([answer.status, answer.headers.get('location')]).toEqual([303, '/']);
@@ -52,7 +52,7 @@ describe('signing in to the dashboard', () => {
     expect((await visitor.get('/queues/api/queues')).status).toBe(200);
   });
 
-  test('the session is found among what other servers of the host have set, broken or not', async () => {
+  test('the session cookie is found among other cookies of the host, even malformed ones', async () => {
     const { board, visitor } = await arrive();
     const [session] = (await visitor.signIn()).headers.getSetCookie()[0]!.split(';');
     const statusWith = async (cookie: string) =>
@@ -63,7 +63,7 @@ describe('signing in to the dashboard', () => {
       expect([cookie, await statusWith(cookie)]).toEqual([cookie, 401]);
   });
 
-  test('a session that somebody chose for the browser before is not the one that a sign-in opens', async () => {
+  test('a sign-in does not adopt a session id that was set in the browser before', async () => {
     const { visitor } = await arrive();
     const chosen = `penstock_board=${'A'.repeat(43)}`;
     const answer = await visitor.send('POST', '/sign-in', {
@@ -75,7 +75,7 @@ describe('signing in to the dashboard', () => {
     expect((await visitor.get('/queues/api/queues', { cookie: chosen })).status).toBe(401);
   });
 
-  test('nothing that a caller sends becomes a place to be sent to', async () => {
+  test('a request cannot choose the target of a redirect', async () => {
     const { visitor } = await arrive();
     const elsewhere = 'https://elsewhere.example/';
     const sent = async (path: string, headers: Record<string, string> = {}) =>
@@ -95,7 +95,7 @@ describe('signing in to the dashboard', () => {
     expect(answer.headers.get('location')).toBe('/');
   });
 
-  test('a sign-in returns to the page that was asked for, once, and to no other host', async () => {
+  test('a sign-in returns once to the requested page, and to no other host', async () => {
     const { visitor } = await arrive();
     const { user, password } = account;
     const askFor = async (path: string) => {
@@ -121,7 +121,7 @@ describe('signing in to the dashboard', () => {
       expect(await signIn(`penstock_board_target=${encodeURIComponent(made)}`)).toEqual(['/', true]);
   });
 
-  test('behind a proxy that ends TLS the browser keeps the session to https', async () => {
+  test('with a proxy that terminates TLS, the session cookie is sent over https only', async () => {
     const { board, visitor } = await arrive();
     const answer = await visitor.send('POST', '/sign-in', {
       body: new URLSearchParams({ user: account.user, password: account.password }),
@@ -130,21 +130,21 @@ describe('signing in to the dashboard', () => {
     expect(answer.headers.getSetCookie()).toEqual([expect.stringMatching(/; Secure;/)]);
   });
 
-  test('the form keeps the user of a wrong attempt, as text', async () => {
+  test('the form keeps the user name of a failed attempt, escaped', async () => {
     const { visitor } = await arrive();
     const page = await (await visitor.signIn('"><script>alert(1)</script>', 'wrong')).text();
     expect(page).toContain('value="&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;"');
     expect(page).not.toContain('<script>');
   });
 
-  test('the page to sign out says who one is', async () => {
+  test('the sign-out page shows the signed-in user', async () => {
     const { visitor } = await arrive();
     await visitor.signIn();
     const page = await (await visitor.get('/sign-out', { accept: 'text/html' })).text();
     expect(page).toContain('signed in as <strong>admin</strong>.');
   });
 
-  test('a wrong user, a wrong password, a made-up cookie and no form at all do not', async () => {
+  test('a wrong user, a wrong password, an invalid form and a made-up cookie are rejected', async () => {
     const { visitor } = await arrive();
     expect((await visitor.signIn('admin', 'wrong')).status).toBe(401);
     expect((await visitor.signIn('someone', account.password)).status).toBe(401);
@@ -165,7 +165,7 @@ describe('signing in to the dashboard', () => {
     ['gzip', gzipSync],
     ['deflate', deflateSync],
     ['br', brotliCompressSync],
-  ])('nothing that is sent to the dashboard is unpacked: in %s it is 415', async (encoding, pack) => {
+  ])('a request body compressed with %s gets 415', async (encoding, pack) => {
     const { visitor } = await arrive();
     const form = new URLSearchParams({ user: account.user, password: account.password }).toString();
     for (const path of ['/sign-in', '/invitation']) {
@@ -183,7 +183,7 @@ describe('signing in to the dashboard', () => {
     expect(signedIn.status).toBe(415);
   });
 
-  test('after five wrong passwords in a row, the right one has to wait too', async () => {
+  test('after five wrong passwords in a row, even the right one has to wait', async () => {
     const { visitor } = await arrive();
     const signedIn = createVisitor((await arrive()).board);
     await signedIn.signIn();
@@ -196,7 +196,7 @@ describe('signing in to the dashboard', () => {
     expect((await signedIn.get('/queues/api/queues')).status).toBe(200);
   });
 
-  test('signing out ends the session, for whoever has its cookie', async () => {
+  test('signing out ends the session, even for a copy of its cookie', async () => {
     const { visitor } = await arrive();
     await visitor.signIn();
     const page = await visitor.get('/sign-out', { accept: 'text/html' });
@@ -211,8 +211,8 @@ describe('signing in to the dashboard', () => {
     ['another site', { origin: 'https://elsewhere.example', 'sec-fetch-site': 'cross-site' }],
     ['another port of this host', { origin: 'http://127.0.0.1:9', 'sec-fetch-site': 'same-site' }],
     ['a page without an origin', { origin: 'null', 'sec-fetch-site': 'same-origin' }],
-    ['nowhere', { origin: '', 'sec-fetch-site': 'none' }],
-  ])('what %s sends changes nothing', async (_, headers) => {
+    ['an empty origin', { origin: '', 'sec-fetch-site': 'none' }],
+  ])('a change sent from %s is rejected', async (_, headers) => {
     const { visitor } = await arrive();
     await visitor.signIn();
     expect((await visitor.put('/queues/api/queues/dead-letters/some/retry', headers)).status).toBe(403);
@@ -220,7 +220,7 @@ describe('signing in to the dashboard', () => {
     expect((await visitor.get('/queues/api/queues')).status).toBe(200);
   });
 
-  test('pages forbid framing and anything from elsewhere', async () => {
+  test('pages forbid framing and resources from other hosts', async () => {
     const { visitor } = await arrive();
     const headers = (await visitor.get('/sign-in', { accept: 'text/html' })).headers;
     expect(headers.get('content-security-policy')).toMatch(/^default-src 'none';.*frame-ancestors 'none'/);
@@ -234,12 +234,12 @@ describe('signing in to the dashboard', () => {
   });
 });
 
-describe('time', () => {
+describe('time limits and browser names', () => {
   let now = 0;
 
   const client = { address: '127.0.0.1', agent: 'a program' };
 
-  test("the operator's session ends after twelve hours", () => {
+  test('a session of BOARD_USER ends after twelve hours', () => {
     const sessions = createOperatorSessions(() => now);
     const secret = sessions.open(client);
     now += 12 * 3_600_000 - 1;
@@ -249,7 +249,7 @@ describe('time', () => {
     expect(sessions.find(secret, client)).toBeUndefined();
   });
 
-  test("the operator's hundred-and-first session ends the oldest", () => {
+  test('the 101st session of BOARD_USER ends the oldest', () => {
     const sessions = createOperatorSessions(() => now);
     const secrets = Array.from({ length: 101 }, () => sessions.open(client));
     const isOpen = (secret: string) => sessions.find(secret, client) !== undefined;
@@ -268,11 +268,11 @@ describe('time', () => {
     ],
     ['<script>alert(1)</script>', 'a program'],
     [undefined, 'a program'],
-  ])('a browser is told in words of ours: %s', (given, told) => {
+  ])('the user agent %s is shown as a short name', (given, told) => {
     expect(browserOf(given)).toBe(told);
   });
 
-  test('each wrong password after the fifth doubles the wait, up to a minute', () => {
+  test('each wrong password from the fifth on doubles the wait, up to a minute', () => {
     const lockout = createLockout(() => now);
     const waits = Array.from({ length: 14 }, () => {
       now += 60_000;
@@ -286,7 +286,7 @@ describe('time', () => {
     expect(lockout.secondsLeft()).toBe(0);
   });
 
-  test('a wait begins when the wrong password has been answered, however long comparing it took', () => {
+  test('a wait starts with the response, however long the password comparison took', () => {
     const lockout = createLockout(() => now);
     for (let failure = 0; failure < 5; failure++) lockout.failed();
     now += 5000;

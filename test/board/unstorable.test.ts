@@ -33,7 +33,7 @@ describe('text that Postgres cannot store', () => {
   });
   afterAll(() => installation.stop());
 
-  test('is a wrong user at sign-in, counted as a failed attempt', async () => {
+  test('a user name with such text is a wrong user, counted as a failed attempt', async () => {
     const visitor = createVisitor(await installation.startBoard());
     const signIn = () =>
       visitor.send('POST', '/sign-in', {
@@ -44,7 +44,7 @@ describe('text that Postgres cannot store', () => {
     expect(statuses).toEqual([401, 401, 401, 401, 401, 429]);
   });
 
-  test('is a link without an invitation in the form that sets a password', async () => {
+  test('a token with such text is an invalid invitation', async () => {
     const visitor = createVisitor(await installation.startBoard());
     const answer = await visitor.send('POST', '/invitation', {
       body: new URLSearchParams('token=%00&password=a%00&again=a%00'),
@@ -52,14 +52,17 @@ describe('text that Postgres cannot store', () => {
     expect(answer.status).toBe(410);
   });
 
-  test.each(UNSTORABLE)('%s fails no page of the console as a query or a part of the path', async (text) => {
-    const visitor = createVisitor(await installation.startBoard());
-    await visitor.signIn();
-    const failed: [string, number][] = [];
-    for (const path of PAGES) {
-      const { status } = await visitor.get(`${path}${text}`, { accept: 'text/html' });
-      if (status >= 500) failed.push([path, status]);
-    }
-    expect(failed).toEqual([]);
-  });
+  test.each(UNSTORABLE)(
+    '%s causes no server error on any page, in the query or in the path',
+    async (text) => {
+      const visitor = createVisitor(await installation.startBoard());
+      await visitor.signIn();
+      const failed: [string, number][] = [];
+      for (const path of PAGES) {
+        const { status } = await visitor.get(`${path}${text}`, { accept: 'text/html' });
+        if (status >= 500) failed.push([path, status]);
+      }
+      expect(failed).toEqual([]);
+    },
+  );
 });
