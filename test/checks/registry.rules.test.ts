@@ -34,7 +34,7 @@ const diskWith = (freeBytes: number): Partial<Readings> => ({
   disks: [{ name: 'data', path: '/data', freeBytes, sizeBytes: 100 * GB }],
 });
 
-/** A fleet whose web processes stand so at their marks. */
+/** A fleet whose web processes have these load limits. */
 const markedAs = (...levels: Record<string, MarkLevel>[]): Partial<Readings> => ({
   processes: [...levels.map((marks) => one('web', { marks })), one('worker'), one('board')],
 });
@@ -131,14 +131,14 @@ const cases: Case[] = (
       /^Postgres does not have the tables/,
     ],
     [
-      'the queue is silent',
+      'the queue does not answer',
       { queue: 'postgres', lacking: [{ name: 'queue' }] },
       'queue-away',
       'critical',
       /^The queue in Postgres does not answer/,
     ],
     [
-      'a producer is silent',
+      'a producer is not connected',
       { lacking: [{ name: 'producer' }] },
       'producer-away',
       'critical',
@@ -313,7 +313,7 @@ const cases: Case[] = (
       /^No worker has lane 0\.$/,
     ],
     [
-      'lanes stand still',
+      'lanes make no progress',
       { lanes: stuck, drained: 0 },
       'lane-stuck',
       'critical',
@@ -464,7 +464,7 @@ const cases: Case[] = (
 const found = (change: Partial<Readings>, place: 'fleet' | 'process' | 'machine' = 'fleet') =>
   findProblems({ ...well, ...change }, place);
 
-test('a fleet that is well has no problem', () => {
+test('a healthy fleet has no problem', () => {
   expect(found({})).toEqual([]);
 });
 
@@ -481,7 +481,7 @@ test.each(cases)(
   },
 );
 
-test('every check that reads the fleet has a case here, and ids are unique', () => {
+test('every check of the fleet has a case here, and ids are unique', () => {
   const ids = checks.map(({ id }) => id);
   expect(new Set(ids).size).toBe(ids.length);
   const tried = new Set(cases.map(({ id }) => id));
@@ -489,7 +489,7 @@ test('every check that reads the fleet has a case here, and ids are unique', () 
   expect(fleet.filter((id) => !tried.has(id))).toEqual([]);
 });
 
-test('every check that can find something names a place, and causes that exist', () => {
+test('every check with `find` has a place, and its causes exist', () => {
   const ids = checks.map(({ id }) => id);
   for (const { id, places, find, alert, unless = [] } of checks) {
     expect(places.length, id).toBeGreaterThan(0);
@@ -502,7 +502,7 @@ test('every check that can find something names a place, and causes that exist',
   }
 });
 
-test('a process lists what it sees of its own work', () => {
+test('a process lists problems of its own work', () => {
   const own = {
     stuck: [{ lane: 3, seconds: 45 }],
     standstill: 12,
@@ -514,7 +514,7 @@ test('a process lists what it sees of its own work', () => {
   ]);
 });
 
-test('settings with another number of lanes are a problem of the machine', () => {
+test('a different number of lanes in the settings is a problem of the machine', () => {
   const spread = { lanes: 4, shards: 1 };
   const [problem] = found({ spread, settings: { lanes: 1, shards: 1 } }, 'machine');
   expect([problem!.sentence, problem!.firstStep]).toEqual([
@@ -523,7 +523,7 @@ test('settings with another number of lanes are a problem of the machine', () =>
   ]);
 });
 
-test('the most severe problem comes first, and every other one is listed as well', () => {
+test('problems are sorted by severity, and all of them are listed', () => {
   const all = { ...diskWith(4 * GB), ...lossOf('empty'), ...markedAs(depthOf(60_000, true)) };
   const ids = (change: Partial<Readings>) => found(change).map(({ id }) => id);
   expect(ids({ ...all, deadLetters: { count: 4, isMore: false, since: at } })).toEqual([
@@ -531,32 +531,32 @@ test('the most severe problem comes first, and every other one is listed as well
   ]);
 });
 
-test('a store that is away explains what its absence causes', () => {
+test('an unreachable store hides the problems that it causes', () => {
   const processes = [one('web', { missing: ['redis'], refusedPerSecond: 9 }), one('worker')];
   const lacking = [{ name: 'redis' as const, since: at }, { name: 'producer' as const }];
   expect(found({ processes, lacking, lanes: undefined }).map(({ id }) => id)).toEqual(['redis-away']);
 });
 
-test('processes that are gone neither refuse nor are of another release', () => {
+test('silent processes are not reported as refusing or as running another release', () => {
   const gone = { silentSeconds: 60, marks: depthOf(60_000, true), refusedPerSecond: 5, pid: 43 };
   const processes = [one('web'), one('web', gone), one('worker'), newer(60)];
   expect(found({ processes }).map(({ id }) => id)).toEqual(['process-silent', 'process-silent']);
 });
 
-test('a worker that has just taken a lane is not blamed for its age', () => {
+test('a worker that has just taken a lane is not reported for the age of its jobs', () => {
   const worker = one('worker', { held: held('2026-01-02T03:04:49.000Z') });
   expect(found({ lanes: stuck, drained: 0, processes: [one('web'), worker] }).map(({ id }) => id)).toEqual([
     'draining',
   ]);
 });
 
-test('a lane that stands while two releases run may wait for the later one', () => {
+test('a blocked lane may wait for the newer release while two releases run', () => {
   const processes = [one('web'), one('worker'), newer()];
   const [problem] = found({ lanes: stuck, drained: 0, processes });
   expect(problem!.firstStep).toMatch(/^Two releases run: /);
 });
 
-test('the runbook quotes a sentence of the console for every fault, or says why there is none', () => {
+test('the runbook quotes a console sentence for every fault, or gives a reason why not', () => {
   const rowsOf = (file: string) =>
     [...readFileSync(path.join(packageRoot, file), 'utf8').matchAll(/^\| (\d+) \|(.*)\|$/gm)].map(
       ([, number, rest]) => ({ number: Number(number), told: rest!.split('|').at(-1)!.trim() }),
@@ -572,11 +572,11 @@ test('the runbook quotes a sentence of the console for every fault, or says why 
   }
 });
 
-test('what waits for a moment is nothing to worry about', () => {
+test('a queue that waits for less than ten seconds is not a problem', () => {
   expect(found({ lanes: lanesOf([500, 9]) })).toEqual([]);
 });
 
-test('lanes are told as a person would', () => {
+test('lanes are formatted as ranges and lists', () => {
   expect([[3], [0, 1], [0, 1, 2, 3], [0, 2, 5]].map(lanesIn)).toEqual([
     ...['lane 3', 'lanes 0 and 1', 'lanes 0 to 3', 'lanes 0, 2 and 5'],
   ]);

@@ -5,16 +5,16 @@ import { waitUntil } from '../setup/fixtures.ts';
 
 export const CONSOLE = { BOARD_USER: 'admin', BOARD_PASSWORD: 'correct horse battery' };
 
-/** Stores of a busy machine are slow, which no drill is about. */
+/** Excludes slow stores, because a busy machine makes them slow without a fault. */
 const isOfDrill = (sentence: string) => !/^(?:Postgres|Redis) answers in /.test(sentence);
 
-/** A problem as the console lists it. */
+/** A problem in the list of the console. */
 export interface ListedProblem {
   sentence: string;
   link: string;
 }
 
-/** The places where the problems of a fleet are read. */
+/** Reads the problems of a fleet from the console, the command line and /readyz. */
 export function surfacesOf(fleet: Fleet, board: Member) {
   const visitor = createVisitor({ url: `http://127.0.0.1:${board.port}` });
   const run = async (...words: string[]) => {
@@ -48,18 +48,18 @@ export function surfacesOf(fleet: Fleet, board: Member) {
       };
       return found.map(({ sentence }) => sentence);
     },
-    /** Resolves when the console lists nothing. */
+    /** Resolves when the console lists no problem. */
     untilNormal: () =>
       waitUntil(async () => (await page()).includes('<h1>Health') && (await problems()).length === 0, {
         ...{ what: 'a fleet without problems', deadline: 60_000 },
         explain: async () => JSON.stringify(await problems()),
       }),
-    /** Resolves when console, doctor and status list a sentence that matches. */
+    /** Resolves when console, doctor and status all list a matching sentence. */
     everywhere: (pattern: RegExp, deadline?: number): Promise<unknown> =>
       Promise.all(
         (['console', 'doctor', 'status'] as const).map((one) => surfaces.until(one, pattern, deadline)),
       ),
-    /** Resolves when none of them lists such a sentence. */
+    /** Resolves when none of them lists a matching sentence. */
     async nowhere(pattern: RegExp): Promise<void> {
       for (const one of ['console', 'doctor', 'status'] as const) {
         let last: string[] = [];
@@ -72,7 +72,7 @@ export function surfacesOf(fleet: Fleet, board: Member) {
         });
       }
     },
-    /** Resolves when a surface lists a sentence that matches. */
+    /** Resolves when one surface lists a matching sentence. */
     until: (surface: 'console' | 'doctor' | 'status', pattern: RegExp, deadline = 30_000) => {
       let last: string[] = [];
       return waitUntil(
@@ -90,7 +90,7 @@ export function surfacesOf(fleet: Fleet, board: Member) {
   return surfaces;
 }
 
-/** The list of problems in the markup of the first page, in its order. */
+/** Returns the problems in the HTML of the health page, in order. */
 export function problemsIn(markup: string): ListedProblem[] {
   return [...markup.matchAll(/<li class="problem[^>]*>(.*?)<\/li>/gs)].map(([, item]) => ({
     sentence: textOf(/<strong>(.*?)<\/strong>/s.exec(item!)?.[1] ?? ''),

@@ -16,7 +16,7 @@ beforeAll(async () => {
   return fleet.stop;
 });
 
-test('dead letters, streams, syncs, exports and imports that failed are entries with their links', async () => {
+test('failed dead letters, streams, syncs, exports and imports are listed with their links', async () => {
   const { pool, workspace } = fleet;
   await pool.query(
     `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, failed_at)
@@ -66,7 +66,7 @@ test('dead letters, streams, syncs, exports and imports that failed are entries 
   }
 }, 120_000);
 
-test('a sync process that ends repeatedly is counted with its last error', async () => {
+test('a sync process that ends repeatedly is counted, with its last error', async () => {
   for (let life = 0; life < 3; life++) {
     const sync = await fleet.startSync();
     await fleet.end(sync);
@@ -88,7 +88,7 @@ test('release forgets the processes of a restored backup', async () => {
   const { exit } = startProcess('dist/src/release.js', fleet.env);
   expect((await exit).code).toBe(0);
   await surfaces.nowhere(/old-/);
-  // The living ones stay.
+  // Running processes stay.
   const { stdout } = await spawnPenstock(['status', '--json'], fleet.env);
   expect(JSON.parse(stdout).processes.map(({ name }: { name: string }) => name)).toEqual(
     expect.arrayContaining(['board', 'web', 'worker']),

@@ -8,7 +8,7 @@ import { CONSOLE, surfacesOf } from './surfaces.ts';
 
 const MOST_WAITING = 300;
 
-/** Workspaces that fill the queue together. */
+/** Number of workspaces that fill the queue together. */
 const SENDERS = 40;
 
 let fleet: Fleet;
@@ -33,7 +33,7 @@ const everywhere = (pattern: RegExp, deadline = 40_000) => surfaces.everywhere(p
 
 const nowhere = (pattern: RegExp) => surfaces.nowhere(pattern);
 
-test('a killed and a frozen worker are two entries after 20 s; a replacement ends the first at once', async () => {
+test('a killed and a frozen worker are listed after 20 s, and a replacement clears the first', async () => {
   const [killed, frozen] = fleet.workers as [Member, Member];
   await fleet.startWorker();
   process.kill(frozen.pid, 'SIGSTOP');
@@ -51,7 +51,7 @@ test('a killed and a frozen worker are two entries after 20 s; a replacement end
   await surfaces.untilNormal();
 }, 240_000);
 
-test('penstock workers forget removes a process of another machine from the list at once', async () => {
+test('penstock workers forget removes a process of another machine immediately', async () => {
   await fleet.pool.query(
     `insert into processes (id, name, host, pid, version, address, lanes, missing, objects, objects_per_second,
        resident_bytes, loop_busy, refused, refused_per_second, started_at, seen_at)
@@ -67,12 +67,12 @@ test('penstock workers forget removes a process of another machine from the list
   await nowhere(/elsewhere/);
 }, 120_000);
 
-test('without a worker the list says so until one runs; then it says how long the rest takes', async () => {
-  // A worker that died earlier is not the cause.
+test('a missing worker is listed until one runs, and then the remaining time is shown', async () => {
+  // A worker that died earlier must not be reported as the cause.
   const [last, ...others] = fleet.workers as [Member, ...Member[]];
   for (const worker of others) await fleet.end(worker, 'SIGTERM');
   await fleet.end(last);
-  // Each sender has a share of the queue that is too small to be limited by itself.
+  // Each sender uses a share of the queue that is too small to be throttled individually.
   const senders = await Promise.all(
     Array.from({ length: SENDERS }, (_, index) => createWorkspace(fleet.pool, `sender ${index}`)),
   );
@@ -117,7 +117,7 @@ test('without a worker the list says so until one runs; then it says how long th
     create function wait_a_little() returns trigger language plpgsql as $$ begin perform pg_sleep(0.1); return new; end $$;
     create trigger slow before insert on ledger for each row execute function wait_a_little()`);
   await fleet.startWorker();
-  // The whole queue may be one batch, which shrinks at its end.
+  // The whole queue can be a single batch, so the depth may only shrink at its end.
   await everywhere(/^(?:Draining: \d+ jobs, about \d+ (?:s|min) left|The workers are behind: )/);
   await nowhere(/^No worker|has sent no heartbeat/);
   await fleet.pool.query('drop trigger slow on ledger');
