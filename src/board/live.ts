@@ -23,7 +23,7 @@ const CHECK_MS = 10_000;
 /** If a failed session check took longer than this, the other streams are not checked until the next interval. */
 const PATIENCE_MS = 1000;
 
-/** Maximum duration of a stream. The browser then reconnects and authenticates again. */
+/** Maximum duration of a stream in milliseconds. The browser then reconnects and authenticates again. */
 const LIFE_MS = 300_000;
 
 /** Milliseconds after which a browser reconnects when a stream has ended. */

@@ -11,10 +11,10 @@ import type { Client } from './sessions.ts';
 /** Number of failed attempts after which the first wait starts. */
 const FREE_FAILURES = 5;
 
-/** Duration of the first wait. Each further failure doubles it. */
+/** Duration of the first wait in milliseconds. Each further failure doubles it. */
 const FIRST_WAIT_MS = 1000;
 
-/** Maximum wait: the account's owner can sign in again within a minute, and guessing stays impractical. */
+/** Maximum wait in milliseconds. The owner can sign in again within a minute, and guessing stays impractical. */
 const LONGEST_WAIT_MS = 60_000;
 
 /**
@@ -43,7 +43,7 @@ export function createLockout(now: () => number = Date.now) {
       beginWait();
     },
 
-    /** Restarts the wait after the response, because the password comparison uses up a part of it. */
+    /** Restarts the wait after the password comparison, which uses up a part of it. */
     answered: beginWait,
 
     succeeded(): void {

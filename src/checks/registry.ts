@@ -6,10 +6,7 @@ import { storeChecks } from './stores.ts';
 import { webChecks } from './web.ts';
 import { workChecks } from './work.ts';
 
-/**
- * Every check of an installation. Within a severity, problems are listed in this order: current outages, then lost
- * data, then work that waits for an operator.
- */
+/** Every check of an installation. Within a severity, problems are listed in the order of these checks. */
 export const checks: readonly Check[] = [
   ...storeChecks,
   ...processChecks,

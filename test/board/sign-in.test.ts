@@ -286,7 +286,7 @@ describe('time limits and browser names', () => {
     expect(lockout.secondsLeft()).toBe(0);
   });
 
-  test('a wait starts with the response, however long the password comparison took', () => {
+  test('a wait starts after the password comparison, however long it took', () => {
     const lockout = createLockout(() => now);
     for (let failure = 0; failure < 5; failure++) lockout.failed();
     now += 5000;

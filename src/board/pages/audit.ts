@@ -41,7 +41,7 @@ function readAsked({ viewer, query }: Visit<PageServices>): Asked {
     throw new Sorry(400, "'company' must be the id of a company.");
   const to = readDay('to', given.to);
   const search = {
-    // Depends on the viewer only, so that the URL cannot select another company.
+    // An account always searches its own company, whatever the URL contains.
     companyId: companyOf(viewer, given.company),
     actor: given.actor === '' ? undefined : given.actor,
     // Hide operator entries, so that a correctly guessed operator name shows no results.
