@@ -7,12 +7,12 @@ import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
 import { MAX_NAME, readCount, readDay, readId, readName } from '../resources/fields.ts';
 import { InvalidValue, Refusal, refuseTaken } from '../resources/refusal.ts';
 
-/** The files of the command; within another program it has its plain name. */
+/** File names of the command. In any other program, hints use the plain name `penstock`. */
 const OWN_FILES = ['cli.js', 'penstock', 'penstock.cjs'];
 
 /**
- * How the person at the command line has called this command, so that what a hint says can be typed as it stands. By
- * npx or npm run in the project's folder, or by its name where that is on the PATH.
+ * The command line prefix for hints, so that an operator can copy them: `npx penstock`, `npm run -s penstock --`, or
+ * `penstock`, depending on how the operator started this command.
  */
 export const PENSTOCK = OWN_FILES.includes(path.basename(process.argv[1] ?? ''))
   ? commandName(startedByNpm().command)
@@ -40,10 +40,10 @@ export interface Programs {
   dev(options: DevOptions): Promise<void>;
 }
 
-/** What every command of the admin tool is described with. */
+/** Help text of a command. */
 interface Description {
   sentence: string;
-  /** Behind `penstock `, as one would type it. */
+  /** Example command line without `penstock`. */
   example: string;
 }
 
@@ -67,7 +67,7 @@ export function described(command: Command, { sentence, example }: Description):
 
 export { Refusal, refuseTaken };
 
-/** Makes a parser of Commander of a reader of values. */
+/** Converts a reader of values to a Commander argument parser. */
 const parserOf =
   <T>(read: (text: string) => T) =>
   (text: string): T => {
@@ -80,7 +80,7 @@ const parserOf =
 
 export const parseName = parserOf(readName);
 
-/** As the edge takes it: every character of it counts. */
+/** Parses an external id as the API does: white space and case are significant. */
 export function parseExternalId(text: string): string {
   if (text === '' || Buffer.byteLength(text) > MAX_EXTERNAL_ID_BYTES) {
     throw new InvalidArgumentError(`An external id must have 1 to ${MAX_EXTERNAL_ID_BYTES} bytes.`);
@@ -88,7 +88,7 @@ export function parseExternalId(text: string): string {
   return text;
 }
 
-/** One line for whoever finds the thing later. */
+/** Parses a reason and trims it. */
 export function parseReason(text: string): string {
   const reason = text.trim();
   if (reason === '' || reason.length > MAX_NAME) {
@@ -107,7 +107,7 @@ export function parseIds(text: string, before: string[] = []): string[] {
 
 export const parseDay = parserOf(readDay);
 
-/** Of a page, without a slash at the end. */
+/** Parses an http(s) base URL and strips trailing slashes. */
 export function parseBaseUrl(text: string): string {
   if (!URL.canParse(text) || !/^https?:$/.test(new URL(text).protocol)) {
     throw new InvalidArgumentError('Must be a URL that starts with http:// or https://.');

@@ -13,8 +13,8 @@ import { openDatabase } from '../store/open-database.ts';
 import { PENSTOCK, Refusal } from './command.ts';
 
 /**
- * The company that a person named, by its name or its id.
- * @throws {Refusal} when there is none.
+ * Finds a company by its name or its id.
+ * @throws {Refusal} if no company matches
  */
 export async function findCompany({ prisma }: Database, nameOrId: string): Promise<Company> {
   const company =
@@ -26,14 +26,14 @@ export async function findCompany({ prisma }: Database, nameOrId: string): Promi
   return company;
 }
 
-/** For filters: the id of the named company, or undefined when none is named. */
+/** Finds the id of a company for a filter; returns undefined if `nameOrId` is undefined. */
 export async function findCompanyId(database: Database, nameOrId?: string): Promise<string | undefined> {
   return nameOrId === undefined ? undefined : (await findCompany(database, nameOrId)).id;
 }
 
 /**
- * The workspace that a person named, by its name or its id.
- * @throws {Refusal} when there is none.
+ * Finds a workspace by its name or its id.
+ * @throws {Refusal} if no workspace matches
  */
 export async function findWorkspace({ prisma }: Database, nameOrId: string): Promise<Workspace> {
   const workspace =
@@ -45,34 +45,33 @@ export async function findWorkspace({ prisma }: Database, nameOrId: string): Pro
   return workspace;
 }
 
-/** For filters: the id of the named workspace, or undefined when none is named. */
+/** Finds the id of a workspace for a filter; returns undefined if `nameOrId` is undefined. */
 export async function findWorkspaceId(database: Database, nameOrId?: string): Promise<string | undefined> {
   return nameOrId === undefined ? undefined : (await findWorkspace(database, nameOrId)).id;
 }
 
-/** Names by id. */
+/** Reads the names of workspaces, by id. */
 export async function namesOfWorkspaces({ prisma }: Database, ids: string[]): Promise<Map<string, string>> {
   const workspaces = await prisma.workspace.findMany({ where: { id: { in: [...new Set(ids)] } } });
   return new Map(workspaces.map((workspace) => [workspace.id, workspace.name]));
 }
 
-/** The Penstock that a command works on. */
+/** The installation that a command connects to. */
 export interface Installation {
   config: Config;
   databaseUrl: string;
   database: Database;
 }
 
-/** One command does one thing at a time. */
+/** Maximum number of connections of a command to Postgres. Commands run few statements in parallel. */
 const POOL_SIZE = 2;
 
-/** An embedded Postgres that has ended: no socket, nobody on its port, or somebody else who is not it. */
+/** Error codes of a stopped embedded Postgres: no socket, a closed port, or another server on its port. */
 const GONE = ['ENOENT', 'ECONNREFUSED', 'UNPROVEN_SERVER', '28000', '28P01', '3D000'];
 
 /**
- * Runs `work` on the database of DATABASE_URL, else on that of the embedded installation that runs on
- * DATA_DIR, and closes it.
- * @throws {Refusal} when neither answers, or when it holds no tables of Penstock.
+ * Connects to the database of DATABASE_URL, or else to the embedded database in DATA_DIR, runs `work`, and disconnects.
+ * @throws {Refusal} if the database cannot be reached or has no Penstock tables
  */
 export async function withInstallation(work: (installation: Installation) => Promise<void>): Promise<void> {
   await withDatabase(async (installation) => {
@@ -86,7 +85,7 @@ export async function withInstallation(work: (installation: Installation) => Pro
   });
 }
 
-/** As `withInstallation`, with tables or without. */
+/** Works like `withInstallation`, but does not require the Penstock tables. */
 export async function withDatabase(work: (installation: Installation) => Promise<void>): Promise<void> {
   const config = readConfig();
   const databaseUrl = findDatabaseUrl(config);
@@ -105,7 +104,7 @@ export async function withDatabase(work: (installation: Installation) => Promise
 function unreachable(config: Config, error: unknown): Refusal {
   const code = codeOf(error);
   const isEmbedded = config.DEPLOYMENT_FORM === 'embedded';
-  // The address of an embedded Postgres outlives it.
+  // The stored address of an embedded Postgres stays after Postgres has stopped.
   if (isEmbedded && GONE.includes(code ?? '')) return nothingRuns(config);
   const where = isEmbedded ? 'DATA_DIR' : 'DATABASE_URL';
   return new Refusal(`the database of ${where} cannot be reached: ${describeFailure(error)}`);
@@ -118,14 +117,14 @@ function nothingRuns(config: Config): Refusal {
   );
 }
 
-/** Who it is, as far as a command knows: the account of the machine that it runs under. */
+/** Returns the actor for the audit log: the operating system user that runs the command. */
 export function commandLine(): Actor {
   return { kind: 'operator', name: userInfo().username, via: 'command_line' };
 }
 
 /**
- * Commits what `work` does by Prisma together with its entries in the audit, or neither.
- * @throws what `work` throws
+ * Runs `work` in a Prisma transaction that also stores its audit entries.
+ * @throws every error of `work`, after a rollback
  */
 export function change<T>(
   database: Database,

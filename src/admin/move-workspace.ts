@@ -14,42 +14,47 @@ import { Refusal } from './command.ts';
 import { commandLine, type Installation } from './installation.ts';
 import { ADMIN_TIMEOUT_MS, withQueue } from './queue.ts';
 
-/** Milliseconds within which all that waits of a workspace has to be applied, so that holding it promises an end. */
+/** A hold starts only if the waiting jobs of the workspace are applied within these milliseconds. */
 const SHORT_MS = 250;
 
-/** Milliseconds of the hold in which nothing is begun any more: what ends it has to reach Redis. */
+/** Last milliseconds of a hold, reserved for the call to Redis that completes the move. */
 const RESERVE_MS = 100;
 
-/** Milliseconds between two tries to hold a workspace: its requests go on meanwhile. */
+/** Milliseconds between two attempts. Requests of the workspace are served in between. */
 const REST_MS = 2000;
 
-/** Milliseconds for replicas to hold where a workspace has gone. */
+/** Maximum milliseconds to wait until replicas have stored the move. */
 const REPLICAS_MS = 5000;
 
 export interface Asked {
+  /** Target shard, counted from 0. */
   to: number;
-  /** Seconds to wait for a moment at which little of the workspace waits. */
+  /** Maximum seconds to wait until few jobs of the workspace are waiting. */
   wait: number;
-  /** Told what is in the way. */
+  /** Called with the reason for waiting, after each failed attempt. */
   say(hindrance: string): void;
 }
 
 /**
- * Moves a workspace to another shard while it sends. In this order, each step of which stands on the one before:
+ * Moves a workspace to another shard while its clients send requests. Each step depends on the step before:
  *
- * 1. Markers of the workspace, one in each lane of its shard, are applied within a moment: little of it waits there.
- * 2. The shard holds that it moves. Whoever adds to the shard reads that in the same transaction, and holds the
- *    workspace's requests from then on, for HOLD_MS at most.
- * 3. For KNOWN_MS somebody may add who has not heard of it. After that nobody adds anything of the workspace.
- * 4. Markers again. When they are applied, so is everything of the workspace that was added before them.
- * 5. The shard holds that it has moved, unless its time is over: from then on its requests go to the other one.
- * 6. Postgres hears of it, for processes that start later.
+ * 1. Adds a marker of the workspace to each lane of its shard. If all markers are applied within SHORT_MS, few of its
+ *    jobs are waiting, and the move starts.
+ * 2. Records in the shard that the workspace is moving. A producer reads this record in the transaction in which it
+ *    adds to the shard, and from then on holds the requests of the workspace, for at most HOLD_MS.
+ * 3. Waits KNOWN_MS, during which a producer may still add jobs without having read the record. Afterwards no producer
+ *    adds jobs of the workspace.
+ * 4. Adds markers again. When they are applied, all jobs of the workspace that were added before are applied too.
+ * 5. Records in the shard that the workspace has moved, unless the hold has expired. From then on its requests go to
+ *    the target shard.
+ * 6. Records the new shard in Postgres, for processes that start later.
  *
- * Killed before step 5, it has not moved, and is held no longer than HOLD_MS. Killed after it, it has moved: whoever comes
- * to the shard finds there where it went, and writes that down.
+ * If the command is killed before step 5, the workspace has not moved, and its requests are held for at most HOLD_MS.
+ * If it is killed after step 5, the workspace has moved: the next producer that uses the old shard finds the record
+ * there and stores the new shard in Postgres.
  *
- * @returns the shard that it had, and for how many milliseconds its requests were held at most
- * @throws {Refusal} when it stays where it is
+ * @returns the previous shard, and the milliseconds for which requests were held at most
+ * @throws {Refusal} if the workspace stays in its shard
  */
 export async function moveWorkspace(
   installation: Installation,
@@ -94,11 +99,11 @@ interface Moving {
   workspaceId: string;
   home: Home;
   to: number;
-  /** Of each shard. */
+  /** Lanes per shard. */
   lanes: number;
 }
 
-/** @returns milliseconds for which the workspace was held; undefined: it has not moved, and is held no longer */
+/** @returns the milliseconds for which the workspace was held; undefined if it has not moved and is no longer held */
 async function tryToMove(moving: Moving): Promise<number | undefined> {
   const { connection, workspaceId, home, to } = moving;
   if (!(await isApplied(moving, SHORT_MS))) return undefined;
@@ -111,7 +116,7 @@ async function tryToMove(moving: Moving): Promise<number | undefined> {
     throw new Refusal('another process is moving this workspace; wait until it has finished');
   try {
     await rest(KNOWN_MS + 10);
-    // By this process's clock as well: another primary of the shard may have another one.
+    // This process checks the time too: after a failover, the clock of the new primary may differ.
     const isDone = (await isApplied(moving, left())) && left() > 0;
     if (isDone && (await moves.end(home.shard, workspaceId, number))) {
       const held = Math.round(performance.now() - begun);
@@ -119,13 +124,13 @@ async function tryToMove(moving: Moving): Promise<number | undefined> {
       return held;
     }
   } finally {
-    // Of one that has moved there is nothing to give up.
+    // Has no effect if the move is complete.
     await moves.giveUp(home.shard, workspaceId, number).catch(() => {});
   }
   return undefined;
 }
 
-/** Whether all of the workspace that waits in its shard has taken effect within so many milliseconds. */
+/** Adds a marker to each lane of the shard and checks that all are applied within `patience` milliseconds. */
 async function isApplied(
   { producer, pool, workspaceId, home, lanes }: Moving,
   patience: number,
@@ -138,14 +143,14 @@ async function isApplied(
       envelope: { requests: [{ ...request, count: 0 }], objects: [] },
     };
   });
-  // They are no requests of the workspace: whether it is held is nothing to them.
+  // Markers are added even while the workspace is held: the hold applies only to requests.
   await producer.placing!.addTo(home.shard, markers);
   const left = patience - (performance.now() - asked);
   const ids = markers.map(({ id }) => id);
   return left > 0 && (await watchApplied(pool)(ids, { patience: left })).missing.size === 0;
 }
 
-/** A primary that dies takes nothing with it that so many replicas hold. */
+/** Waits until the configured number of replicas has stored the move, so that it survives the loss of the primary. */
 async function holdByReplicas({ redis, replication }: QueueConnection, shard: number): Promise<void> {
   if (!redis || !replication) return;
   await serverOfShard(redis, shard)

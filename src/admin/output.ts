@@ -4,16 +4,16 @@ import type { Database } from '../store/database.ts';
 import { addVerb, parseCount, parseId } from './command.ts';
 import { findCompanyId, findWorkspaceId, withInstallation } from './installation.ts';
 
-/** One thing that the command tells, under the names that scripts read and people see as headings. */
+/** One output record. Its keys are the member names of JSON output and the headings of tables. */
 export type Row = Record<string, Json>;
 
 export interface Page {
   rows: Row[];
-  /** What `--after` takes to go on behind the last row; null at the end. */
+  /** Value for `--after` that continues after the last row; null on the last page. */
   next: string | null;
 }
 
-/** The first `limit` of rows that were fetched with one more than that, and where the rest begins. */
+/** Splits rows that were fetched with a limit of `limit + 1` into a page and the cursor of the next page. */
 export function pageOf<T>(
   fetched: T[],
   limit: number,
@@ -24,18 +24,18 @@ export function pageOf<T>(
   return { shown, next: last !== undefined && fetched.length > limit ? cursor(last) : null };
 }
 
-/** A list: one JSON document under the name of its nouns, or a table. */
+/** Prints a list as a table, or as one JSON document with the rows under `nouns`. */
 export function printPage(json: boolean | undefined, nouns: string, { rows, next }: Page): void {
   if (json) {
     printJson({ [nouns.replaceAll(' ', '_')]: rows, next });
     return;
   }
   process.stdout.write(rows.length === 0 ? `no ${nouns}\n` : table(rows));
-  // On stderr, so that a table in a pipe stays a table.
+  // On stderr, so that a piped table has no extra line.
   if (next !== null) process.stderr.write(`more ${nouns}: add --after ${next}\n`);
 }
 
-/** One thing: a JSON document, or a line per member and then what a person should know about it. */
+/** Prints one record as a JSON document, or as one line per member followed by `note`. */
 export function printRow(json: boolean | undefined, row: Row, note?: string): void {
   if (json) {
     printJson(row);
@@ -125,7 +125,7 @@ function cell(value: Json | undefined): string {
   return harmless(typeof value === 'object' ? JSON.stringify(value) : String(value));
 }
 
-/** Control characters as JSON escapes: what clients sent is shown here, and a terminal would obey it. */
+/** Escapes control characters as JSON does, because the terminal would execute escape sequences in client data. */
 function harmless(text: string): string {
   let shown = '';
   for (const character of text) {
@@ -136,12 +136,12 @@ function harmless(text: string): string {
   return shown;
 }
 
-/** Who may own what is listed, and how a person names one. */
+/** Kinds of owners of listed records, with the function that finds the id of an owner by name or id. */
 const owners = { company: findCompanyId, workspace: findWorkspaceId };
 
 type Owner = keyof typeof owners;
 
-/** What a page is read by, in Prisma's words: behind an id, of one owner, one more than is shown. */
+/** Prisma query of a page: rows after an id, optionally of one owner, one row more than is shown. */
 interface PageQuery<O extends Owner> {
   where: { [Column in `${O}Id`]?: string } & { id?: { gt: string } };
   orderBy: { id: 'asc' };
@@ -149,27 +149,27 @@ interface PageQuery<O extends Owner> {
 }
 
 interface Listing<Found, O extends Owner> {
-  /** What one of them is called in the help, and several; `nouns` is the fuller name that is printed. */
+  /** Singular and plural for the help; `nouns` is the longer plural that is printed. */
   one: string;
   many: string;
   nouns?: string;
   sentence: string;
-  /** Behind `penstock `, as one would type it. */
+  /** Example command line without `penstock`. */
   example: string;
-  /** Lists may be narrowed to those of one owner. */
+  /** Kind of owner by which the list can be filtered. */
   owner?: O;
-  /** Whether an owner has to be named. */
+  /** Whether the owner option is required. */
   required?: boolean;
   find(prisma: Database['prisma'], page: PageQuery<O>): Promise<Found[]>;
-  /** As scripts read one. */
+  /** Converts a record for JSON output. */
   rowOf(found: Found): Row;
-  /** As people see one in a table, if in other words. */
+  /** Converts a record for the table; default: `rowOf`. */
   cellsOf?(found: Found): Row;
 }
 
 type Options = { limit: number; after?: string; json?: boolean } & { [O in Owner]?: string };
 
-/** Adds the verb `list`: the oldest first, a page at a time. */
+/** Adds the verb `list`, which prints one page, oldest first. */
 export function addList<Found extends { id: string }, O extends Owner = never>(
   noun: Command,
   {

@@ -7,7 +7,7 @@ import { PENSTOCK, type Programs } from './command.ts';
 
 type Add = (program: Command, programs: Programs) => void;
 
-/** Nouns that list all other nouns, so they need them loaded. */
+/** Nouns that list all other nouns and therefore need them loaded. */
 const NAMES_ALL = ['completion', 'help'];
 
 interface Group {
@@ -15,7 +15,7 @@ interface Group {
   nouns: Record<string, () => Promise<Add>>;
 }
 
-/** Loads the description of a resource, and makes its commands. */
+/** Loads the description of a resource and creates its commands. */
 const described = (noun: Noun) => async (): Promise<Add> => {
   const [resource, { addResource }] = await Promise.all([
     descriptions[noun](),
@@ -25,8 +25,8 @@ const described = (noun: Noun) => async (): Promise<Add> => {
 };
 
 /**
- * The nouns by group, in the order of the help. A command line that begins with a noun loads the file of that noun only,
- * which takes half of the time that all files take.
+ * Nouns by group, in the order of the help. A command line that begins with a noun loads only the file of that noun,
+ * which takes half as long as loading all files.
  */
 const groups: Group[] = [
   {
@@ -94,10 +94,10 @@ const groups: Group[] = [
 ];
 
 /**
- * The `penstock` command with its nouns, of which each is added by a file of admin/commands.
+ * Creates the `penstock` command with its nouns.
  *
- * @param fail is given what Commander has to say about words that it does not understand
- * @param word the first one typed: if it is a noun, no other is added
+ * @param fail called with Commander's message if it cannot parse the command line
+ * @param word first word of the command line. A noun is then added alone, except `completion` and `help`.
  * @param programs actions of the commands that run Penstock
  */
 export async function createProgram(
@@ -125,9 +125,9 @@ export async function createProgram(
 }
 
 /**
- * Runs one command to its end. What goes wrong stands in one line on stderr, whatever it was.
+ * Runs one command. Prints each error as one line on stderr.
  *
- * @param words what the command line holds behind `penstock`
+ * @param words command line arguments after `penstock`
  * @returns the exit code
  */
 export async function runProgram(words: string[], programs?: Programs): Promise<number> {
@@ -141,7 +141,7 @@ export async function runProgram(words: string[], programs?: Programs): Promise<
     const program = await createProgram(fail, words[0], programs);
     await program.parseAsync(words, { from: 'user' });
   } catch (error) {
-    // Commander has said what is wrong, or shown the help, before it throws.
+    // Before it throws a CommanderError, Commander has printed the error or the help.
     if (error instanceof CommanderError) code = error.exitCode;
     else fail(describeFailure(error));
   }

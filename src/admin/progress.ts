@@ -7,7 +7,7 @@ export interface Progress {
   stop(): void;
 }
 
-/** A bar on stderr, drawn only on a terminal: logs and pipes get none. */
+/** Shows a progress bar on stderr. It is drawn only on a terminal, and never in logs or pipes. */
 export function showProgress(total: number, nouns: string): Progress {
   const bar = new SingleBar(
     {
@@ -21,7 +21,7 @@ export function showProgress(total: number, nouns: string): Progress {
   return { advance: (by) => bar.increment(by), stop: () => bar.stop() };
 }
 
-/** A bar on stderr for each step, drawn only on a terminal, with its rate and the time that is left; gone when it is over. */
+/** Shows a bar per step on stderr with rate and remaining time. Only on a terminal; removed when the step ends. */
 export function showSteps(stream: NodeJS.WritableStream = process.stderr): Watcher {
   let bar: SingleBar | undefined;
   let [done, started] = [0, 0];
@@ -51,7 +51,7 @@ export function showSteps(stream: NodeJS.WritableStream = process.stderr): Watch
   };
 }
 
-/** A bar on stderr, drawn only on a terminal, with rows, their rate, and the time that is left. */
+/** Shows a bar on stderr with rows, their rate and the remaining time. Only on a terminal. */
 export function showRows(
   input: { name: string; length: number; read(): number },
   stream: NodeJS.WritableStream = process.stderr,

@@ -26,21 +26,21 @@ import { inTransaction } from '../store/transactions.ts';
 import { Refusal } from './command.ts';
 import { commandLine, type Installation } from './installation.ts';
 
-/** A person at a terminal waits longer than a request at the edge may, for which the setting is made. */
+/** Queue timeout of commands, in milliseconds. QUEUE_TIMEOUT_MS is for API requests; an operator can wait longer. */
 export const ADMIN_TIMEOUT_MS = 10_000;
 
 const CONNECT_TIMEOUT_MS = 3000;
 
 /**
- * Runs `work` on the queue of the installation.
- * @throws {Refusal} when it cannot be reached, or is not where the settings say
+ * Connects to the queue of the installation, runs `work` with the connection, and closes it.
+ * @throws {Refusal} if the queue cannot be reached, or if QUEUE is `postgres` and the database has no queue tables
  */
 export async function withQueueConnection<T>(
   { config, databaseUrl, database }: Installation,
   work: (connection: QueueConnection) => Promise<T>,
 ): Promise<T> {
   if (config.QUEUE === 'postgres') await expectQueueTables(database.pool);
-  // Whatever the settings of this command say: what it looks at is where the processes have it.
+  // LANES and SHARDS of this command may be outdated, so the layout that the processes use is read from Postgres.
   const settings = await settingsOf(database.pool, config).catch(() => config);
   const connection = connectProducer(
     { ...config, ...settings, QUEUE_TIMEOUT_MS: ADMIN_TIMEOUT_MS },
@@ -56,7 +56,7 @@ export async function withQueueConnection<T>(
   }
 }
 
-/** The lanes of the installation; those of the settings while none of its processes was ever started. */
+/** Reads the lanes and shards of the installation. Before its first process has run, returns LANES and SHARDS. */
 async function settingsOf(
   pool: Pool,
   { LANES, SHARDS }: Pick<Config, 'LANES' | 'SHARDS'>,
@@ -65,26 +65,26 @@ async function settingsOf(
   return spread ? { LANES: spread.lanes / spread.shards, SHARDS: spread.shards } : { LANES, SHARDS };
 }
 
-/** An installation whose queue is in Redis has no tables for one: without REDIS_URL its workers would hear nothing. */
+/** Fails if the database has no queue tables: the queue is then in Redis, and workers would not read jobs from here. */
 async function expectQueueTables(pool: Pool): Promise<void> {
   if (!(await hasQueueTables(pool)))
     throw new Refusal('this database has no queue; set REDIS_URL to the value that the workers have');
 }
 
 export interface Replayed {
-  /** Letters handed to the workers. */
+  /** Dead letters that were enqueued. */
   enqueued: number;
-  /** Letters that had taken effect before. */
+  /** Dead letters that had already taken effect. */
   alreadyReplayed: number;
-  /** Letters that were given up, and stay so. */
+  /** Dead letters that were skipped because they are discarded. */
   discarded: number;
-  /** Ids that no dead letter has. */
+  /** Ids without a dead letter. */
   unknown: string[];
 }
 
 /**
- * Hands dead letters to the workers, one chunk after the other, and tells `advance` of each chunk.
- * @throws {Refusal} when the queue does not take them; what it has taken before stays there.
+ * Enqueues dead letters chunk by chunk, and calls `advance` after each chunk.
+ * @throws {Refusal} if the queue rejects a chunk; earlier chunks stay enqueued
  */
 export async function replayInChunks(
   installation: Installation,
@@ -112,8 +112,8 @@ export async function replayInChunks(
 }
 
 /**
- * Puts a mended object into a dead letter, and replays it.
- * @throws {Refusal} when it cannot be mended so, or when the queue does not take it
+ * Replaces the object of a dead letter with a corrected one, and replays it.
+ * @throws {Refusal} if the corrected object is rejected, or if the queue does not accept the job
  */
 export async function mendInQueue(
   installation: Installation,
@@ -132,14 +132,17 @@ export async function mendInQueue(
   });
 }
 
-/** What has something to hand to the workers. */
+/** The queue as commands use it to enqueue jobs. */
 export interface QueueContext extends ReplayContext {
   connection: QueueConnection;
   producer: PlacedProducer;
   layout: Layout;
 }
 
-/** As one process of the installation, with its number of lanes: while this runs nobody changes that. */
+/**
+ * Registers the command as a process of the installation and runs `work` with a producer. The number of lanes cannot
+ * change while the command is registered.
+ */
 export async function withQueue(
   installation: Installation,
   work: (context: QueueContext) => Promise<void>,
@@ -159,7 +162,7 @@ export async function withQueue(
       const context = { database, producer: guarded, lanes: layout.lanes, layout, connection };
       await work({ ...context, actor: commandLine() });
     } finally {
-      // Of a queue that is away there is nothing to take leave of.
+      // If the queue is unavailable, deregistering fails; the work is over by then, so the error is ignored.
       await membership.stop().catch(() => {});
       await producer.stop().catch(() => {});
     }
@@ -175,7 +178,7 @@ interface CommandRequest {
 
 /**
  * Adds objects to the queue as a request to the API does, and returns when they are stored.
- * @throws {Refusal} when the queue does not accept them
+ * @throws {Refusal} if the queue does not accept the objects
  */
 export async function enqueueInQueue(
   installation: Installation,
@@ -206,42 +209,42 @@ export async function enqueueInQueue(
   });
 }
 
-/** Between two looks at what is in the way. */
+/** Milliseconds between two attempts to change the number of lanes. */
 const POLL_MS = 500;
 
-/** Processes that are named in a message. */
+/** Maximum number of processes that a message lists. */
 const NAMED = 5;
 
 export interface LanesChange {
-  /** Of each shard. */
+  /** Lanes per shard. */
   lanes: number;
-  /** Absent: as many as there are. */
+  /** Number of shards; absent: unchanged. */
   shards?: number | undefined;
   /** Seconds to wait until every lane is empty and every process has ended. */
   wait: number;
-  /** Told what is in the way, whenever that changes. */
+  /** Called with the reason for waiting, each time the reason changes. */
   say(hindrance: string): void;
 }
 
-/** What is in the way of another number of lanes. */
+/** The running processes and queued envelopes that prevent a change of the number of lanes. */
 interface Hindrance {
   members: Member[];
   held: number;
 }
 
-/** Lanes of each shard, and shards. */
+/** Lanes per shard, and number of shards. */
 export interface Lanes {
   lanes: number;
   shards: number;
 }
 
 /**
- * Gives the installation another number of lanes or shards, as soon as no process runs and no lane holds anything. What
- * waits in one lane and what is added to another would lose their order. With more shards alone every lane is what it
- * was, and may hold what it likes.
+ * Changes the number of lanes or shards as soon as no process runs and all lanes are empty. Otherwise a user's waiting
+ * jobs in the old lane and later jobs in the new lane could be applied out of order. If only the number of shards
+ * grows, existing lanes keep their numbers and need not be empty.
  *
- * @returns what it had, and has
- * @throws {Refusal} when something was in the way all the time, or nobody is there to empty the lanes
+ * @returns the numbers before and after the change
+ * @throws {Refusal} if no process has ever run, or if processes or jobs prevented the change for the whole `wait` time
  */
 export async function changeLanes(
   installation: Installation,
@@ -276,7 +279,7 @@ export async function changeLanes(
 
 const lanesOf = ({ lanes, shards }: Spread): Lanes => ({ lanes: lanes / shards, shards });
 
-/** @returns what is in the way; undefined: it is changed */
+/** @returns what prevents the change; undefined if the change is committed */
 async function changeNow(
   { database: { pool } }: Installation,
   connection: QueueConnection,
@@ -286,7 +289,7 @@ async function changeNow(
     const { lanes, shards } = after;
     const spread = await lockLanes(tx);
     const before = spread ? lanesOf(spread) : after;
-    // In this order: who was there a moment ago may have added something.
+    // Processes are checked before the lanes: a process may add a job and then end.
     const members = await presentMembers(tx);
     const isGrowth = before.lanes === lanes && before.shards <= shards;
     const most = before.shards === 1 ? Math.max(before.lanes, lanes) : before.lanes * before.shards;
@@ -306,7 +309,7 @@ async function changeNow(
   });
 }
 
-/** Envelopes that wait or are in work. */
+/** Counts the envelopes that are waiting or being processed. */
 async function heldIn({ laneStore }: QueueConnection, lanes: number): Promise<number> {
   const depths = await Promise.all(everyLane(lanes).map(laneStore.depth));
   return depths.reduce((sum, { waiting, active }) => sum + waiting + active, 0);

@@ -31,7 +31,7 @@ type Options = Record<string, unknown> & { json?: boolean; workspace?: string; c
 
 const owners = { workspace: findWorkspace, company: findCompany };
 
-/** Adds the noun of a resource, with a verb for the list and for each action of its description. */
+/** Adds the noun of a resource, with a verb for the list and for each action of the resource. */
 export function addResource<One extends { id: string }>(program: Command, resource: Resource<One>): Command {
   const { noun, sentence, example } = resource;
   const command = addNoun(program, noun, { sentence, example });
@@ -58,7 +58,7 @@ const contextOf = ({ database, config }: Installation): Context => ({
   ...{ database, config, actor: commandLine() },
 });
 
-/** Adds a verb that is about a workspace or a company. */
+/** Adds a verb that acts on a workspace or a company. */
 function addOwnerVerb<One extends { id: string }>(
   command: Command,
   resource: Resource<One>,
@@ -114,7 +114,7 @@ function addListing<One extends { id: string }>(command: Command, resource: Reso
     });
 }
 
-/** Adds a verb that is about one thing. */
+/** Adds a verb that acts on one record. */
 function addNamed<One extends { id: string }>(
   command: Command,
   { naming, scope }: Resource<One>,
@@ -137,7 +137,7 @@ type Work<One> = (
   options: Options,
 ) => Promise<void>;
 
-/** Runs the work on the thing that the command names. @throws {Refusal} when there is none */
+/** Returns an action that finds the named record and passes it to `work`. It rejects with a Refusal if none matches. */
 function run<One extends { id: string }>(resource: Resource<One>, work: Work<One>) {
   const { naming, one, noun, scope } = resource;
   return async (text: string | undefined, options: Options) => {
@@ -198,7 +198,7 @@ function addField(command: Command, key: string, field: Field<unknown>): void {
   if (control.kind === 'choice') option.choices(control.choices as string[]);
   else if (control.kind !== 'switch') option.argParser((text: string) => parse(field, text));
   if (required) option.makeOptionMandatory();
-  // A list that is empty by default is told of in the help.
+  // The help text already describes the default of an empty list.
   if (fallback !== undefined && control.kind !== 'switch' && !Array.isArray(fallback))
     option.default(fallback);
   command.addOption(option);
@@ -212,7 +212,7 @@ function parse<T>({ read }: Field<T>, text: string): T {
   }
 }
 
-/** The values of the options; what was left out has its default. */
+/** Reads the values of the fields from the options; an omitted option has its default. */
 function readFields(fields: Fields, options: Options): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).map(([key, { control, fallback }]) => {

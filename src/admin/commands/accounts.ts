@@ -82,7 +82,7 @@ function boardUrl({ BOARD_HOST, BOARD_PORT, BOARD_URL }: Config): string {
   return `http://${BOARD_HOST.includes(':') ? `[${BOARD_HOST}]` : BOARD_HOST}:${BOARD_PORT}`;
 }
 
-/** @throws {Refusal} when there is none, or several of different companies */
+/** @throws {Refusal} if no account matches, or accounts of several companies match */
 async function findAccount(database: Database, emailOrId: string, company?: string): Promise<Shown> {
   const companyId = await findCompanyId(database, company);
   const which = validate(emailOrId) ? { id: emailOrId } : { email: emailOrId.toLowerCase() };

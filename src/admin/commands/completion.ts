@@ -4,9 +4,9 @@ import { described } from '../command.ts';
 const shells = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof shells)[number];
 
-/** What may stand at one place of a command line, and what each word means. */
+/** Words that can follow a given part of a command line, with the description of each. */
 interface Place {
-  /** The words before it, each behind a space; empty: right behind `penstock`. */
+  /** The preceding words, each with a leading space; empty directly after `penstock`. */
   path: string;
   words: { word: string; meaning: string; isCommand: boolean }[];
 }
@@ -20,7 +20,7 @@ export function addCompletion(program: Command): void {
     .action((shell: Shell) => void process.stdout.write(scripts[shell](placesOf(program))));
 }
 
-/** Of a command and those beneath it, from the program itself: there is no list that could grow old. */
+/** Collects the places of a command and its subcommands from the program, so that the script is always complete. */
 export function placesOf(command: Command, path = ''): Place[] {
   const help = command.createHelp();
   const commands = help.visibleCommands(command).filter((one) => command.commands.includes(one));
@@ -41,7 +41,7 @@ export function placesOf(command: Command, path = ''): Place[] {
   return [{ path, words }, ...commands.flatMap((one) => placesOf(one, `${path} ${one.name()}`))];
 }
 
-/** A function that prints the words of a place; both shells read it alike. */
+/** Builds a shell function that prints the words of a place. It works in bash and zsh. */
 function wordsFunction(places: Place[]): string {
   const cases = places.map(
     ({ path, words }) => `    '${path}') echo '${words.map(({ word }) => word).join(' ')}' ;;`,

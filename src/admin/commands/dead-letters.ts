@@ -32,7 +32,7 @@ import { showProgress } from '../progress.ts';
 
 const states = ['waiting', 'replaying', 'replayed', 'discarded'];
 
-/** Letters that are handed over together, between two steps of the progress bar. */
+/** Dead letters per batch, which is also the step of the progress bar. */
 const CHUNK = 100;
 
 export function addDeadLetters(program: Command): void {
@@ -151,7 +151,7 @@ interface ReplayOptions {
 async function replay(ids: string[], { all, workspace, json }: ReplayOptions): Promise<void> {
   if (ids.length > 0 === Boolean(all)) throw new Refusal('name the dead letters by their ids, or use --all');
   if (workspace !== undefined && !all) throw new Refusal('--workspace needs --all; an id needs no workspace');
-  // Loaded here alone: no other command needs the queue.
+  // Loaded only by the commands that use the queue, for a fast start of the others.
   const { replayInChunks } = await import('../queue.ts');
   await withInstallation(async (installation) => {
     const letters = all ? await everyLetter(installation, workspace) : namedLetters(ids);
@@ -169,7 +169,7 @@ async function replay(ids: string[], { all, workspace, json }: ReplayOptions): P
   });
 }
 
-/** Who it was, as far as a command knows: the account that it runs under. */
+/** Returns the operator's name for a dead letter: the operating system user that runs the command. */
 const operator = () => `${commandLine().name} (command line)`;
 
 async function discard(ids: string[], { reason, json }: { reason: string; json?: boolean }): Promise<void> {
@@ -199,7 +199,7 @@ async function mend(id: string, { file, json }: { file: string; json?: boolean }
   });
 }
 
-/** @throws {Refusal} when it cannot be read */
+/** @throws {Refusal} if the file cannot be read */
 function readText(file: string): string {
   try {
     return readFileSync(file === '-' ? 0 : file, 'utf8');
@@ -221,8 +221,9 @@ function namedLetters(ids: string[]): Letters {
 }
 
 /**
- * In the order of acceptance, each once: one that fails again while this runs is behind already. Letters in
- * state `replaying` are among them, since whoever replayed them may have died before they reached a lane.
+ * Pages through the dead letters to replay, in the order of acceptance. A dead letter that fails again meanwhile is on
+ * a page that was already read, so each is replayed once. Dead letters in state `replaying` are included, because the
+ * process that replayed them may have been killed before it enqueued them.
  */
 async function everyLetter({ database }: Installation, workspace?: string): Promise<Letters> {
   const workspaceId = await findWorkspaceId(database, workspace);

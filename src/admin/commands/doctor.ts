@@ -44,11 +44,11 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
   if (json)
     printJson({ healthy: errors === 0, errors, warnings, findings: findings.map((one) => ({ ...one })) });
   else process.stdout.write(describe(findings, errors, warnings));
-  // What is wrong has been told.
+  // The findings have been printed, so the error has no message.
   if (errors > 0) throw new CommanderError(1, 'penstock.doctor', '');
 }
 
-/** Each on its own: where one store is away, the other is looked at. */
+/** Checks each store separately, so that one store is checked even while the other is unavailable. */
 async function checkStores(config: Config): Promise<Finding[]> {
   const disks = await readDisks(config);
   const databaseUrl = findDatabaseUrl(config);
@@ -75,7 +75,7 @@ async function checkStores(config: Config): Promise<Finding[]> {
       if ('freeBytes' in disk) disks.push(disk);
       else findings.push(disk);
     }
-    // What is to be said of both has been said.
+    // The queue is in the same unavailable Postgres, so the queue checks cannot run.
     if (reason !== undefined && config.QUEUE === 'postgres') return [...findings, ...findingsOf(readings)];
     const read = async (connection: QueueConnection | undefined, whyNoQueue?: string): Promise<Finding[]> => {
       const fleet = reason === undefined && createFleetReader({ pool, connection, whyNoQueue, config });
@@ -106,7 +106,7 @@ async function checkStores(config: Config): Promise<Finding[]> {
 const reasonOf = (failure: unknown) =>
   messageOf(failure) || String((failure as { code?: unknown }).code ?? 'no answer');
 
-/** Whether what needs a session of its own has an address behind a pooler in transaction mode. */
+/** Checks that processes that need a Postgres session of their own do not connect through a transaction pooler. */
 function checkPooling(config: Config, databaseUrl: string): Finding[] {
   if (knownPooling(databaseUrl)?.mode !== 'transaction' || config.DATABASE_DIRECT_URL) return [];
   const found =
@@ -119,7 +119,7 @@ function checkPooling(config: Config, databaseUrl: string): Finding[] {
 
 const marks = { ok: ' ok ', warning: 'warn', error: 'FAIL' };
 
-/** What is wrong stands at the end, where it is read. */
+/** Formats the findings. Errors come last, next to the prompt, so that the operator sees them first. */
 function describe(findings: Finding[], errors: number, warnings: number): string {
   const order = ['ok', 'warning', 'error'];
   const sorted = [...findings].sort((one, other) => order.indexOf(one.level) - order.indexOf(other.level));

@@ -129,7 +129,7 @@ async function write(wanted: Wanted, { store, file }: Target, job: Job): Promise
   );
 }
 
-/** Who has taken what along, where to, and which of it. */
+/** Builds the audit entry of an export: what was exported, to which target, with which filters. */
 function auditOf({ what, workspace, segment, fields, from, until }: Wanted, to: string): AuditEntry {
   return {
     ...{
@@ -141,7 +141,7 @@ function auditOf({ what, workspace, segment, fields, from, until }: Wanted, to: 
   };
 }
 
-/** @throws {Refusal} when the segment or a field is not there, or an option does not go with what is wanted */
+/** @throws {Refusal} if the segment or a field does not exist, or an option does not apply to this kind of export */
 async function wantedOf(options: Options, installation: Installation): Promise<Omit<Wanted, 'format'>> {
   const { config, database } = installation;
   const { what, from = null, until = null } = options;
@@ -164,7 +164,7 @@ async function wantedOf(options: Options, installation: Installation): Promise<O
   return { ...common, segment: { id: segment.id, name: segment.name, definition } };
 }
 
-/** What is whole stays: a person should know that nothing is lost. */
+/** Adds to an error that complete files are kept, and how to resume the export. */
 function inWords(error: unknown, where: string, isOneFile: boolean): unknown {
   const goOn = isOneFile
     ? 'no file was written; run the same command again to start over'
@@ -172,12 +172,12 @@ function inWords(error: unknown, where: string, isOneFile: boolean): unknown {
   if (error instanceof ExportError && error.message !== 'stopped') return new Refusal(error.message);
   if (error instanceof ObjectStoreError || error instanceof ExportError || error instanceof ParquetError)
     return new Refusal(`${error.message}; ${goOn}`);
-  // Of Postgres, which may have gone away, or a replica that could not keep the moment any longer.
+  // Errors with a code come from Postgres: a lost connection, or a replica that had to cancel the snapshot.
   const code = codeOf(error);
   return code === undefined ? error : new Refusal(`${describeFailure(error)} (${code}); ${goOn}`);
 }
 
-/** A line on stderr, drawn only on a terminal: of about how many rows how many were looked at, and how fast. */
+/** Creates a progress bar on stderr, drawn only on a terminal: rows read, estimated total, and rate. */
 function createBar(where: string, { json }: Options) {
   let [total, looked] = [1, 0];
   let bar: ReturnType<typeof showRows> | undefined;
@@ -209,10 +209,10 @@ export interface TargetOptions extends SecretOptions {
   accessKeyId?: string;
 }
 
-/** Where files go, and in which form. */
+/** Target and format of the exported files. */
 export interface Target {
   store: ObjectStore;
-  /** The one file that is wanted; absent: as many as it takes. */
+  /** Name of the single file to write; undefined: as many files as needed. */
   file: string | undefined;
   format: Format;
 }
@@ -220,8 +220,9 @@ export interface Target {
 const ENDING = /\.(ndjson|ndjson\.gz|parquet)$/;
 
 /**
- * A place whose name ends as that of a file is one; any other is a folder, or what keys begin with in a bucket.
- * @throws {Refusal}
+ * Opens the target of `--to`. A path that ends in .ndjson, .ndjson.gz or .parquet is one file; any other path is a
+ * folder or, in a bucket, a key prefix.
+ * @throws {Refusal} if the target and the options contradict each other, or the target is invalid
  */
 export async function openTarget(options: TargetOptions, installation: Installation): Promise<Target> {
   const ending = ENDING.exec(options.to)?.[1] as Format | undefined;

@@ -5,7 +5,7 @@ import { addVerb, parseCount, parseId, Refusal } from '../command.ts';
 import { commandLine, findWorkspaceId, withInstallation } from '../installation.ts';
 import { pageOf, printJson, printPage, printRow, type Row, table } from '../output.ts';
 
-/** Adds what looks at imports that were begun, and forgets one. */
+/** Adds the verbs `list` and `drop`, which list the records of imports and delete one. */
 export function addImportRecords(noun: Command): void {
   addVerb(noun, 'list', {
     sentence: 'List the imports, oldest first.',
@@ -67,7 +67,7 @@ function rowOf({ id, workspace, file, startedAt, finishedAt, ...counts }: Listed
   };
 }
 
-/** Where columns go; of an archive, with the file in front, those of each file whose columns are others than before. */
+/** Lists the field of each column. If files of an archive differ, each distinct mapping has the name of its file. */
 export function columnsOf({ routings }: Preview) {
   const [first, ...others] = routings;
   const seen = new Set([JSON.stringify(first?.columns)]);
@@ -82,12 +82,12 @@ export function columnsOf({ routings }: Preview) {
   );
 }
 
-/** What is to be said of the headers of a preview, each with its file. */
+/** Warnings about the headers of a preview, each prefixed with its file name. */
 export function warningsOf({ routings }: Preview): string[] {
   return routings.flatMap(({ file, warnings }) => warnings.map((warning) => `${file}: ${warning}`));
 }
 
-/** For people: where columns go, and what the first rows become. */
+/** Prints the column mapping and the objects of the first rows. */
 export function describe(preview: Preview): void {
   const columns = columnsOf(preview);
   if (columns.length > 0) process.stdout.write(`${table(columns)}\n`);

@@ -20,10 +20,10 @@ import { showRows, showSteps } from '../progress.ts';
 import type { QueueContext } from '../queue.ts';
 import { addImportRecords, columnsOf, describe, warningsOf } from './import-records.ts';
 
-/** First rows that a dry run shows. */
+/** Number of rows that a dry run shows. */
 const SHOWN = 5;
 
-/** The exit code of an import that is done, and has refused rows. */
+/** Exit code of a completed import with refused rows. */
 const SOME_REFUSED = 2;
 
 interface Options extends SecretOptions {
@@ -91,7 +91,7 @@ function collectNames(text: string, before: string[] = []): string[] {
 async function importFiles(files: string[], options: Options): Promise<void> {
   const { json, rejects, name, workspace } = options;
   if (workspace === undefined) throw new Refusal('--workspace is required: the workspace of the users');
-  // Loaded here alone: few other commands need the queue.
+  // Loaded only by the commands that use the queue, for a fast start of the others.
   const { withQueue } = await import('../queue.ts');
   const isMany = files.length > 1 || files.some(namesMany);
   if (isMany && (rejects !== undefined || name !== undefined))
@@ -124,7 +124,7 @@ async function importFiles(files: string[], options: Options): Promise<void> {
   }
 }
 
-/** Files before the one that fails are done: a person should know. */
+/** Adds to an error how many files were imported before the failure. */
 function inWords(error: unknown, done: Row[]): unknown {
   if (!(error instanceof ImportError)) return error;
   const before = done.length > 0 ? ` (${done.length} files before it were imported)` : '';
@@ -136,7 +136,7 @@ interface Job {
   workspaceId: string;
   options: Options;
   leaving: AbortSignal;
-  /** Absent: nothing is sent. */
+  /** Undefined in a dry run, which enqueues no jobs. */
   queue: QueueContext | undefined;
 }
 
@@ -145,7 +145,7 @@ async function one(input: Input, job: Job): Promise<Row> {
   return job.queue ? bringIn(wanted, job, job.queue) : tryOut(wanted, job);
 }
 
-/** The state of a file without rows among others. Programs that write many files leave some of them without rows. */
+/** State of an empty file if several files are imported. Programs that export many files leave some of them empty. */
 const NO_ROWS = 'no rows';
 
 async function oneOfMany(input: Input, job: Job): Promise<Row> {
@@ -195,12 +195,12 @@ function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wa
     ...{ input, workspaceId, updateExistingOnly, name },
     options: { map, ignore, delimiter, serviceIdField, ...formOf(input, options) },
     refusedPath,
-    // What a dry run has written it writes again.
+    // A dry run may overwrite the file of refused rows of an earlier dry run.
     isForced: force === true || (dryRun === true && rejects === undefined),
   };
 }
 
-/** How the rows are written, and what they are. @throws {Refusal} when that is not known */
+/** Returns format and type of the rows. @throws {Refusal} if the type is missing or does not fit the format */
 function formOf(input: Input, { format, type }: Options): Pick<RowOptions, 'layout' | 'type' | 'vendor'> {
   const vendor = vendorNames.find((one) => one === format);
   if (!vendor) {
@@ -222,11 +222,11 @@ const endings: Record<string, Layout> = {
   ...{ '.ndjson': 'ndjson', '.jsonl': 'ndjson', '.json': 'ndjson', '.parquet': 'parquet' },
 };
 
-/** What a file's first bytes say of its rows. */
+/** Layout that was detected from the first bytes of the file, if any. */
 const tableOf = ({ kind }: Pick<Input, 'kind'>): Layout | undefined =>
   layouts.find((layout) => layout === kind);
 
-/** @throws {ImportError} when the name does not tell */
+/** @throws {ImportError} if neither the content nor the file name reveals the format */
 function layoutOf({ name, innerName, kind }: Input): Layout {
   const table = tableOf({ kind });
   if (table) return table;

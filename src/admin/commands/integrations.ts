@@ -49,7 +49,7 @@ export function addIntegrations(program: Command): void {
     .option('--after <id>', 'start after this integration (paging)', parseId)
     .action(list);
 
-  /** A verb about one integration. */
+  /** Adds a verb that acts on one integration. */
   const about = (verb: string, sentence: string, options = '') =>
     addVerb(noun, verb, { sentence, example: `integrations ${verb} users${options}` })
       .argument('<integration>', 'name or id of the integration')
@@ -121,7 +121,7 @@ function parseSchedule(text: string): string {
 
 function parseContacts(text: string): string {
   const addresses = text.split(',').map((address) => address.trim());
-  // Takes back those that there were.
+  // An empty value removes all addresses.
   if (addresses.length === 1 && addresses[0] === '') return '';
   const wrong = addresses.filter((address) => normalizeEmail(address) === undefined);
   if (wrong.length > 0) throw new InvalidArgumentError(`'${wrong[0]}' is not an email address.`);

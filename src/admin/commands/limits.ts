@@ -84,7 +84,7 @@ interface Limit {
 
 type Override = Limit & { bucket: string };
 
-/** Every bucket with the limit that holds for a workspace with these overrides. */
+/** Prints each bucket with the limit of a workspace that has these overrides. */
 function printLimits(json: boolean | undefined, overrides: Override[]): void {
   const given = new Map(overrides.map((override) => [override.bucket, override]));
   const { VENDOR_RULES } = readConfig();
@@ -104,7 +104,7 @@ function bucketOption(): Option {
   );
 }
 
-/** Days that are shown when `--from` does not say: about what an invoice covers. */
+/** Number of days shown without `--from`: about one billing period. */
 const DEFAULT_DAYS = 31;
 
 export function addUsage(program: Command): void {
@@ -182,7 +182,7 @@ function rangeOf(options: UsageOptions): { from: Date; to: Date } {
   return { from, to };
 }
 
-/** A row's place in the order of the list. */
+/** Position of a row in the list. */
 interface Place {
   day: Date;
   workspaceId: string;

@@ -8,15 +8,15 @@ import { addNoun, addVerb, parseCount, Refusal } from '../command.ts';
 import { commandLine, withInstallation } from '../installation.ts';
 import { printJson, printPage, printRow } from '../output.ts';
 
-/** Losses that are shown, the latest. */
+/** Maximum number of losses that are shown, newest first. */
 const SHOWN = 100;
 
-/** Behind a count of objects that another lane could have overtaken. */
+/** Printed with the number of objects whose order to objects in another lane is not guaranteed. */
 const ADVICE =
   'Some objects identified a user in another way than earlier objects, and are in another lane: the order between the two lanes is not guaranteed. ' +
   'If that order matters, identify each user in one way, or use one lane.';
 
-/** Seconds that a change of lanes waits unless told. */
+/** Default of `--wait`, in seconds. */
 const WAIT = 60;
 
 export function addQueue(program: Command): void {
@@ -107,7 +107,7 @@ async function change(
   lanes: number,
   { shards, wait, json }: { shards?: number; wait: number; json?: boolean },
 ): Promise<void> {
-  // Loaded here alone: no other command but replay needs the queue.
+  // Loaded only by the commands that use the queue, for a fast start of the others.
   const { changeLanes } = await import('../queue.ts');
   await withInstallation(async (installation) => {
     const { before, after } = await changeLanes(installation, {

@@ -107,7 +107,7 @@ async function withRetention(
   });
 }
 
-/** A month that fails is told as it fails, beside what the run prints at its end. */
+/** Prints a failed month immediately, in addition to the summary of the run. */
 function tellFailure(fields: { err: unknown; month?: string; kind?: string; workspace_id?: string }): void {
   const { err, month, kind, workspace_id } = fields;
   process.stderr.write(`${month} ${kind} of workspace ${workspace_id}: ${describeFailure(err)}\n`);
@@ -201,7 +201,7 @@ async function run({ dryRun, withoutArchive, json }: RunOptions): Promise<void> 
   });
 }
 
-/** What was done is printed; a script sees all the same that it was not all. */
+/** Fails after the summary is printed, so that a script sees by the exit code that months failed. */
 function requireWhole({ failed }: { failed: number }): void {
   if (failed > 0)
     throw new Refusal(`${failed} months failed, the others succeeded; see ${PENSTOCK} retention show`);

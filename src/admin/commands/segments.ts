@@ -19,7 +19,7 @@ import { createSegment, refuseTakenSegment } from '../definitions.ts';
 import { change, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
 
-/** Users of one statement: a few hundredths of a second, and others go on meanwhile. */
+/** Users per statement, so that each statement takes only a few hundredths of a second. */
 const PAGE = 5000;
 
 const MAX_PURPOSE = 1000;
@@ -93,7 +93,7 @@ export function addSegments(program: Command): void {
     .action(archive);
 }
 
-/** @throws {Refusal} naming the place and the rule */
+/** @throws {Refusal} with the position and the violated rule */
 function parseDefinition(text: string): Definition {
   let given: Json;
   try {
@@ -219,7 +219,7 @@ async function exports({ workspace, limit, after, json }: ExportsOptions): Promi
 async function archive(id: string, { json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
     const segment = await change(database, async (tx) => {
-      // Guarded, so that the time of the first archiving stands.
+      // The condition on archivedAt keeps the time of the first archiving.
       const { count } = await tx.segment.updateMany({
         where: { id, archivedAt: null },
         data: { archivedAt: new Date() },

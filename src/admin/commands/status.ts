@@ -16,10 +16,10 @@ import { commandLine, withInstallation } from '../installation.ts';
 import { printJson, type Row, table } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
 
-/** Seconds between two screens unless told. */
+/** Seconds between two screens by default. */
 const EVERY = 2;
 
-/** To the top left, and what was there is gone. */
+/** Terminal sequence that moves the cursor to the top left and clears the screen. */
 const CLEAR = '\u001b[H\u001b[2J';
 
 export function addStatus(program: Command): void {
@@ -46,7 +46,7 @@ async function show({ watch, json }: { watch?: number | true; json?: boolean }):
           if (watch) await rest((watch === true ? EVERY : watch) * 1000, leaving.signal);
         } while (watch && !leaving.signal.aborted);
       };
-      // Where the queue does not answer, the rest is shown all the same.
+      // While the queue is unavailable, everything else is shown.
       let drawn = false;
       const { config } = installation;
       await withQueueConnection(installation, (connection) => {
@@ -77,7 +77,7 @@ const streamsInTrouble = ({ problems, streams = [] }: FleetNow) =>
     problems.some(({ scope, subject }) => scope === 'stream' && subject === `${name} (${workspace})`),
   );
 
-/** For scripts. */
+/** Builds the JSON output of `status`. */
 function documentOf(now: FleetNow) {
   const { processes = [], lanes, spread, objects, waitingLetters, refused, loss, syncs, problems } = now;
   const failing = (syncs?.troubled ?? []).filter(({ status }) => status !== 'partial');
@@ -121,7 +121,7 @@ function documentOf(now: FleetNow) {
   };
 }
 
-/** For people: what is wrong stands first. */
+/** Formats the screen of `status`; problems come first. */
 function screenOf(now: FleetNow): string {
   const { processes = [], lanes, objects, waitingLetters, refused, syncs, problems } = now;
   const failing = (syncs?.troubled ?? []).filter(({ status }) => status !== 'partial').length;
@@ -167,7 +167,7 @@ function stateOf({ silentSeconds, missing, marks }: SeenProcess): string {
   return Object.values(marks ?? {}).some(({ over }) => over) ? 'refuses requests' : 'well';
 }
 
-/** As `3 d`, `4 h`, `5 min`, `6 s`. */
+/** Formats seconds as, for example, `3 d`, `4 h`, `5 min` or `6 s`. */
 export function duration(seconds: number): string {
   const units = [
     [86_400, 'd'],
@@ -183,7 +183,7 @@ export function addWorkers(program: Command): void {
     sentence: 'Show the lanes of each worker, since when it has them, and their backlog.',
     example: 'workers',
   }).action(showWorkers);
-  // The option --json is that of the command above, too.
+  // Commander assigns --json to the parent command, so the action reads the global options.
   addVerb(workers, 'forget', {
     sentence:
       'Remove processes of every kind that have sent no heartbeat for 20 s from the list. A process that still runs is back with its next heartbeat.',
@@ -212,7 +212,7 @@ async function forgetSilent({ json }: { json?: boolean }): Promise<void> {
 async function showWorkers({ json }: { json?: boolean }): Promise<void> {
   await withInstallation(async (installation) => {
     const { pool } = installation.database;
-    // Where the queue does not answer, the workers are shown without what waits.
+    // While the queue is unavailable, workers are shown without their backlog.
     const { config } = installation;
     const now = await withQueueConnection(installation, (connection) =>
       watchFleet({ pool, connection, config })(),
@@ -224,9 +224,9 @@ async function showWorkers({ json }: { json?: boolean }): Promise<void> {
 
 interface WorkedLane {
   lane: number;
-  /** ISO 8601; null: a worker of a release that does not say so. */
+  /** ISO 8601; null if the release of the worker does not report it. */
   since: string | null;
-  /** Null: the queue does not answer. */
+  /** Null while the queue is unavailable. */
   depth: number | null;
   oldestSeconds: number | null;
 }
@@ -254,7 +254,7 @@ function workingNow({ processes = [], lanes, spread }: FleetNow): Working[] {
 
 const nobodys = ({ processes = [], spread }: FleetNow) => unworkedLanes(processes, spread?.lanes ?? 0);
 
-/** For scripts. */
+/** Builds the JSON output of `workers`. */
 function workersDocument(now: FleetNow) {
   return {
     installation_lanes: now.spread?.lanes ?? null,
@@ -268,7 +268,7 @@ function workersDocument(now: FleetNow) {
   };
 }
 
-/** For people: what is wrong stands first. */
+/** Formats the screen of `workers`; problems come first. */
 function workersScreen(now: FleetNow): string {
   const missing = nobodys(now);
   const workers = workingNow(now);

@@ -162,7 +162,7 @@ async function remove({ json, yes, ...selector }: Selector & { yes?: boolean }):
   });
 }
 
-/** @throws {Refusal} when the operator does not confirm, or no terminal is there to ask on */
+/** Asks the operator to confirm. @throws {Refusal} if the operator does not confirm, or no terminal can ask */
 async function confirmDelete({ user, document }: ReadUser): Promise<void> {
   const word = user.external_id ?? user.email ?? toServiceId(user.id);
   if (!process.stdin.isTTY)

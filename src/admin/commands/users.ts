@@ -74,8 +74,9 @@ async function block({ externalId, reason, json, ...named }: Named & { reason: s
 }
 
 /**
- * One that is blocked already keeps its time and its reason. Two commands at one moment may pass the bound by
- * one, which the edges do not feel.
+ * Blocks an external id. If it is already blocked, its time and reason stay. Concurrent commands can exceed
+ * MAX_BLOCKED by one, which does not affect web.
+ * @throws {Refusal} if the workspace already has MAX_BLOCKED blocked ids
  */
 async function insertBlocked(database: Database, id: Key, reason: string): Promise<BlockedExternalId> {
   const { prisma } = database;
@@ -97,7 +98,7 @@ async function insertBlocked(database: Database, id: Key, reason: string): Promi
   });
 }
 
-/** Which external id it is stands with the block alone, under the same time: it may name a person. */
+/** Builds an audit entry without the external id, which may identify a person. The block with the id has its time. */
 function entryOf(action: 'users.block' | 'users.unblock', { workspaceId }: Key): AuditEntry {
   return { action, subject: { kind: 'workspace', id: workspaceId }, workspaceId };
 }
@@ -107,7 +108,7 @@ async function unblock({ externalId, json, ...named }: Named): Promise<void> {
     const { id: workspaceId, name } = await findWorkspace(database, named.workspace);
     const key = { workspaceId, externalId };
     const row = await change(database, async (tx) => {
-      // Guarded, so that the time of the first unblocking stands.
+      // The condition on unblockedAt keeps the time of the first unblocking.
       const { count } = await tx.blockedExternalId.updateMany({
         where: { ...key, unblockedAt: null },
         data: { unblockedAt: new Date() },
@@ -153,7 +154,7 @@ interface Key {
   externalId: string;
 }
 
-/** Encoded, since an external id may hold what a shell or a terminal takes for its own. */
+/** Encodes the external id, because it can contain shell or terminal control characters. */
 function placeOf({ workspaceId, externalId }: Key): string {
   return `${workspaceId}/${encodeURIComponent(externalId)}`;
 }
@@ -227,7 +228,7 @@ function addresses(email: string | undefined, phone: string | undefined): Histor
   return email === undefined ? [{ kind: 'phone', subject: phone! }] : [{ kind: 'email', subject: email }];
 }
 
-/** A user's own, and that of the addresses that the user has now. */
+/** Returns the subjects of a user's history: the user, and the current addresses of the user. */
 async function subjectsOf(
   { pool }: Database,
   workspaceId: string,

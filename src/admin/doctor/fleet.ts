@@ -11,30 +11,30 @@ import type { Pool } from '../../store/database.ts';
 import { countRefused } from '../../store/refused-objects.ts';
 import { error, type Finding, ok } from './machine.ts';
 
-/** The fleet at one moment. */
+/** State of all processes and stores at one moment. */
 export interface FleetNow extends Readings {
   problems: Problem[];
-  /** Objects that took effect since the installation was made. */
+  /** Objects that have taken effect since the installation was created. */
   objects: number;
-  /** Those that wait for an operator. */
+  /** Number of dead letters in state `waiting`. */
   waitingLetters: number;
-  /** Objects that web refused in this hour and the one before, and how many seconds that is. */
+  /** Objects that web refused in the current and the previous clock hour, and the length of this period in seconds. */
   refused: { objects: number; seconds: number };
 }
 
-/** Milliseconds in which a store has to answer a command: its connections are new. */
+/** Timeout of a store in milliseconds, with time for the new connections of a command. */
 const PATIENCE_MS = 4000;
 
 export interface FleetSource {
   pool: Pool;
-  /** Of the queue; undefined while it cannot be reached. */
+  /** Connection to the queue; undefined while the queue cannot be reached. */
   connection: QueueConnection | undefined;
-  /** Why it cannot be reached. */
+  /** Reason why the queue cannot be reached. */
   whyNoQueue?: string | undefined;
   config: Pick<Config, 'QUEUE' | 'LANES' | 'SHARDS'>;
 }
 
-/** Returns what reads the fleet for a command that looks once, or again and again. */
+/** Creates a reader of the fleet's state for a command. */
 export function createFleetReader({ pool, connection, whyNoQueue, config }: FleetSource) {
   return createReader({
     ...{ pool, connection, whyNoQueue, queue: config.QUEUE, patience: PATIENCE_MS, readsOnce: true },
@@ -42,7 +42,7 @@ export function createFleetReader({ pool, connection, whyNoQueue, config }: Flee
   });
 }
 
-/** Returns what looks at the fleet. @throws when Postgres does not answer */
+/** Returns a function that reads the fleet's state and problems; it rejects if Postgres is unavailable. */
 export function watchFleet(source: FleetSource): () => Promise<FleetNow> {
   const reader = createFleetReader(source);
   return async () => {
@@ -59,7 +59,7 @@ export function watchFleet(source: FleetSource): () => Promise<FleetNow> {
   };
 }
 
-/** Every group of the registry as a line of doctor: its problems, or that it has none. */
+/** Converts each group of checks to findings of `doctor`: its problems, or one `ok` finding. */
 export function findingsOf(readings: Readings): Finding[] {
   const problems = [...findProblems(readings, 'fleet'), ...findProblems(readings, 'machine')];
   const seen = new Set<string>();
@@ -79,8 +79,8 @@ export function findingsOf(readings: Readings): Finding[] {
 }
 
 /**
- * Whether each lane begins with something that workers of this release read.
- * @throws when the queue does not answer
+ * Checks that workers of this release can read the first job of each lane.
+ * @throws if the queue is unavailable
  */
 export async function checkEnvelopes({ laneStore }: QueueConnection, lanes: number): Promise<Finding[]> {
   const findings: Finding[] = [];

@@ -8,14 +8,14 @@ import { type Disk, readDisk } from '../../platform/disk.ts';
 import { packageVersion } from '../../platform/files.ts';
 import { within } from '../../platform/lifecycle.ts';
 
-/** What a check has found. `error`: something does not work, or will lose something. `warning`: it may, one day. */
+/** Result of a check. `error`: something fails now or will lose data. `warning`: it may do so later. */
 export interface Finding {
   check: string;
   level: 'ok' | 'warning' | 'error';
   finding: string;
-  /** What to do about it; null: nothing. */
+  /** The action to take; null if no action is required. */
   advice: string | null;
-  /** Of a check of the registry: its id, what suffers, the page of the console, and since when (ISO 8601). */
+  /** The next four are set by checks of the registry: id, impact, console page, and start of the problem (ISO 8601). */
   id?: string;
   impact?: string;
   link?: string;
@@ -35,7 +35,7 @@ export const error = (check: string, finding: string, advice: string): Finding =
   ...{ check, level: 'error', finding, advice },
 });
 
-/** The settings of this environment; undefined with a finding that says why they are none. */
+/** Reads the settings from the environment. If they are invalid, `config` is undefined and a finding has the reason. */
 export function checkSettings(): { config: Config | undefined; findings: Finding[] } {
   let config: Config;
   try {
@@ -81,25 +81,25 @@ function* missingKeys({ DEPLOYMENT_FORM, INTEGRATION_KEY }: Config): Iterable<Fi
     );
 }
 
-/** What runs this command; the fleet's own releases are in its heartbeats. */
+/** Reports the releases of Penstock and Node that run this command. Heartbeats contain the releases of processes. */
 export function checkVersions(): Finding[] {
   return [ok('version', `penstock ${packageVersion} on Node ${process.version}`)];
 }
 
-/** The disks that a process of this machine writes to. */
+/** Reads the disks of DATA_DIR and of the temporary folder on this machine. */
 export async function readDisks({ DATA_DIR }: Pick<Config, 'DATA_DIR'>): Promise<Disk[]> {
   const disks = [await readDisk('data', path.resolve(DATA_DIR)), await readDisk('tmp', tmpdir())];
   return disks.filter((disk) => disk !== undefined);
 }
 
-/** Hosts that are this machine. The folder of a Unix socket is one as well; in a URL its slashes are escaped. */
+/** Host names of this machine. The folder of a Unix socket counts too; its slashes are escaped in a URL. */
 const HERE = ['', 'localhost', '127.0.0.1', '[::1]'];
 const SOCKET = '%2f';
 
 /**
- * Reads the disk of Postgres, where it is one of this machine; otherwise returns a line that says that it is not.
+ * Reads the disk of Postgres if Postgres runs on this machine; otherwise returns a finding that it cannot be checked.
  *
- * @param dataDirectory as Postgres tells it; undefined: the role may not know
+ * @param dataDirectory as Postgres reports it; undefined if the role may not read it
  */
 export async function readPostgresDisk(databaseUrl: string, dataDirectory?: string): Promise<Disk | Finding> {
   const hostname = URL.canParse(databaseUrl) ? new URL(databaseUrl).hostname : '';
@@ -115,7 +115,7 @@ export async function readPostgresDisk(databaseUrl: string, dataDirectory?: stri
 /** Files that hold secrets, of an embedded installation and of docker compose. */
 const secrets = ['password', 'database-url', 'integration-key'];
 
-/** Whether files with secrets are closed to everybody but their owner. */
+/** Checks that only the owner can access the files with secrets. */
 export function checkFiles({ DATA_DIR }: Config): Finding[] {
   const files = [...secrets.map((name) => path.join(DATA_DIR, name)), '.env'].filter((file) =>
     existsSync(file),
@@ -133,28 +133,28 @@ export function checkFiles({ DATA_DIR }: Config): Finding[] {
   });
 }
 
-/** Milliseconds for one server. */
+/** Maximum milliseconds to check the certificate of one server. */
 const PATIENCE_MS = 3000;
 
-/** Seconds: two weeks. */
+/** Two weeks in seconds. A certificate that expires earlier is a warning. */
 const SOON = 14 * 86_400;
 
-/** What a client of Postgres says who wants TLS: its length, and a number that is no version. */
+/** SSLRequest message of the Postgres protocol: its length (8) and the code 80877103. */
 const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 
-/** A server that is reached by TLS. */
+/** A server to which the processes connect by TLS. */
 interface Encrypted {
   store: 'postgres' | 'redis';
   host: string;
   port: number;
-  /** Whether a certificate that is not trusted keeps our processes out. */
+  /** Whether the processes refuse to connect if the certificate is not trusted. */
   verifies: boolean;
   ca?: Buffer;
 }
 
 /**
- * The certificates of the stores, as far as the settings ask for TLS. They are asked for apart from the connections that do
- * the work: one that is over keeps those out, and then it has to be named.
+ * Checks the certificates of the stores if the settings require TLS. It uses separate connections, because the normal
+ * connections fail if a certificate has expired, and the finding must name that certificate.
  */
 export async function checkCertificates(databaseUrl: string, redisUrls: string[]): Promise<Finding[]> {
   const servers = [encryptedPostgres(databaseUrl), ...redisUrls.map(encryptedRedis)];
@@ -162,7 +162,7 @@ export async function checkCertificates(databaseUrl: string, redisUrls: string[]
   return (await Promise.all(found)).flat();
 }
 
-/** Undefined: the settings do not ask for TLS. */
+/** Returns undefined if DATABASE_URL does not require TLS. */
 function encryptedPostgres(url: string): Encrypted | undefined {
   if (!URL.canParse(url)) return undefined;
   const { hostname, port, searchParams } = new URL(url);
@@ -185,7 +185,7 @@ function encryptedRedis(url: string): Encrypted | undefined {
   return { store: 'redis', host: hostname, port: Number(port || 6379), verifies: true };
 }
 
-/** The servers that the settings name, each as REDIS_URL would. */
+/** Returns a URL in the form of REDIS_URL for each Redis server that the settings name. */
 export function redisUrls({
   REDIS_URL,
   REDIS_CLUSTER_NODES,
@@ -200,7 +200,7 @@ async function judge(server: Encrypted): Promise<Finding[]> {
   try {
     return await within(PATIENCE_MS, ask(server, socket));
   } catch {
-    // That it cannot be reached at all is said by who looks at the store.
+    // The checks of the store report a server that cannot be reached.
     return [];
   } finally {
     socket.destroy();
@@ -222,7 +222,7 @@ async function ask({ store, host, verifies, ca }: Encrypted, socket: net.Socket)
       ];
   }
   const named = net.isIP(host) ? {} : { servername: host };
-  // What is wrong with it is to be read, so it is not refused: nothing is sent to that server.
+  // An invalid certificate is accepted here so that its fault can be reported; no data is sent to the server.
   const secure = tls.connect({ socket, host, ...named, ...(ca && { ca }), rejectUnauthorized: false });
   await once(secure, 'secureConnect');
   const until = new Date(secure.getPeerCertificate().valid_to);
@@ -241,7 +241,7 @@ async function ask({ store, host, verifies, ca }: Encrypted, socket: net.Socket)
   return [left > SOON ? ok('certificate', found) : warning('certificate', found, 'Renew it on the server.')];
 }
 
-/** What comes with the event; rejects with the error that comes instead. */
+/** Resolves with the arguments of the next `event`; rejects if the socket fails or closes first. */
 function once(socket: net.Socket, event: string): Promise<unknown[]> {
   return new Promise((resolve, reject) => {
     socket.once(event, (...given) => resolve(given));

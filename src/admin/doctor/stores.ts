@@ -23,21 +23,21 @@ import { isMigrated } from '../../store/migrations.ts';
 import { findMissingPartitions } from '../../store/partitions.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
 
-/** Milliseconds for the look whether the tables are there. */
+/** Maximum milliseconds to check whether the tables exist. */
 const PATIENCE_MS = 3000;
 
-/** Milliseconds by which a clock may differ from ours, beside the time that asking took. */
+/** Milliseconds by which the clock of a store may differ from ours, in addition to the round-trip time. */
 const SKEW_MS = 2000;
 
-/** Seconds from which on a transaction keeps vacuum from its work, and a fence should have been passed. */
+/** Seconds after which a transaction is reported as blocking vacuum, and a fence as stuck. */
 const LONG_TRANSACTION = 300;
 const LONG_FENCE = 60;
 
-/** A table is bloated from so many dead rows on, if they are more than this part of all. */
+/** A table is bloated if it has more than DEAD_ROWS dead rows and they exceed DEAD_PART of all its rows. */
 const DEAD_ROWS = 50_000;
 const DEAD_PART = 0.3;
 
-/** Postgres: release, settings, tables, months to come, fences, bloat. */
+/** Checks the release, settings, clock, migrations, partitions, fences and bloat of Postgres. */
 export async function checkPostgres(pool: Pool): Promise<Finding[]> {
   const asked = Date.now();
   const health = await readPostgresHealth(pool);
@@ -76,7 +76,7 @@ export async function checkPostgres(pool: Pool): Promise<Finding[]> {
   return findings;
 }
 
-/** By what a Postgres says of itself. */
+/** Validates the release, settings, damaged pages and oldest transaction of Postgres. */
 export function judgePostgres({
   version,
   settings,
@@ -126,7 +126,7 @@ export function judgePostgres({
   return findings.length > 0 ? findings : [ok('postgres', `${release}, settings are correct`)];
 }
 
-/** By a store's clock, and ours before and after the question; all in epoch milliseconds. */
+/** Compares a store's clock with ours before and after the query; all times in epoch milliseconds. */
 export function judgeClock(
   store: string,
   now: number,
@@ -138,7 +138,7 @@ export function judgeClock(
   return [warning('clock', found, 'Run NTP on both: order does not rest on clocks, but times shown do.')];
 }
 
-/** By the dead rows that the statistics tell. */
+/** Reports bloated tables by the dead rows in the Postgres statistics. */
 export function judgeBloat(tables: Pick<TableSize, 'table' | 'liveRows' | 'deadRows'>[]): Finding[] {
   const bloated = tables.filter(
     ({ liveRows, deadRows }) => deadRows > DEAD_ROWS && deadRows > DEAD_PART * (liveRows + deadRows),
@@ -153,7 +153,7 @@ export function judgeBloat(tables: Pick<TableSize, 'table' | 'liveRows' | 'deadR
   );
 }
 
-/** What a check could not look at is a finding of its own. */
+/** Runs a check, and returns an error finding if it throws. */
 export async function attempt(
   check: string,
   advice: string,
@@ -167,7 +167,7 @@ export async function attempt(
   }
 }
 
-/** Redis: settings, memory, disk, clock, replicas; of a cluster, of each server that has lanes, and its state. */
+/** Checks settings, memory, clock and replicas of each Redis server with lanes, the cluster state, and stray jobs. */
 export async function checkRedis({ redis, replication, layout }: QueueConnection): Promise<Finding[]> {
   if (!redis) return [ok('redis', 'not used: the queue is in Postgres')];
   const { shards } = layout;
@@ -248,14 +248,14 @@ async function checkReplicas(server: Redis, wanted: number): Promise<Finding[]> 
   ];
 }
 
-/** Whether every slot is served, and what becomes of the lanes when their server dies. */
+/** Checks that the cluster serves all slots, and that lanes survive the loss of their server. */
 async function checkCluster(redis: Cluster, shards: number): Promise<Finding[]> {
   const findings: Finding[] = [];
   const state = /cluster_state:(\w+)/.exec(String(await redis.cluster('INFO')))?.[1];
   if (state !== 'ok') findings.push(error('redis', 'the cluster is down', 'Run redis-cli --cluster check.'));
-  // A replica too: it may have a shard one day.
+  // Replicas are checked too, because a failover can promote them.
   for (const server of shards > 1 ? allServers(redis) : []) {
-    // One that is away is missed by the check of the slots.
+    // A server that cannot be reached is reported by the check of the cluster state.
     if (!(await refusesForOthers(server).catch(() => false))) continue;
     findings.push(
       warning(

@@ -65,7 +65,7 @@ export interface UpdateOptions extends OneOptions, SecretOptions {
   contactEmails?: string;
 }
 
-/** Name, source and kind stay: another source is another integration. */
+/** Changes the schedule, contacts or secret. Name, source and kind are fixed: create another integration instead. */
 export async function update(nameOrId: string, options: UpdateOptions): Promise<void> {
   const { schedule, onDemand, contactEmails, workspace, json } = options;
   if (schedule !== undefined && onDemand) throw new Refusal('set one of --schedule and --on-demand');
@@ -90,7 +90,7 @@ export async function update(nameOrId: string, options: UpdateOptions): Promise<
   });
 }
 
-/** The credentials with another secret, encrypted with the first key, when the source opens with them. */
+/** Replaces the secret of the credentials, tests the source, and encrypts them with the first key. */
 async function renewed(
   integration: SelectedIntegration,
   options: SecretOptions,
@@ -130,7 +130,7 @@ interface Change {
   note?: string;
 }
 
-/** Writes what changes, and prints the integration as it is then. */
+/** Stores the change and an audit entry, and prints the updated integration. */
 async function change(
   { database }: Installation,
   { id, name, workspaceId }: SelectedIntegration,
@@ -138,7 +138,7 @@ async function change(
 ): Promise<void> {
   await audit.change(database, async (tx) => {
     const result = await tx.integration.update({ where: { id }, data: { ...data, updatedAt: new Date() } });
-    // Which members: their values may be a secret, or an address.
+    // Only the names of the members: values can contain a secret or an address.
     const detail = { name, changed: Object.keys(data) };
     return { result, entries: [{ action, subject: { kind: 'integration', id }, workspaceId, detail }] };
   });

@@ -33,8 +33,8 @@ export interface Tried {
 }
 
 /**
- * Whether a sync could read this source now, from where the command runs: opens it, and looks at its columns.
- * @throws {Refusal} saying what is wrong
+ * Opens a source from this machine and validates its columns, as a sync would.
+ * @throws {Refusal} with the reason if the source cannot be opened or its columns are invalid
  */
 export async function trySource({
   kind,
@@ -119,7 +119,7 @@ export async function createIntegration(
   installation: Pick<Installation, 'config' | 'database'>,
 ): Promise<{ id: string; failure: string | undefined }> {
   const made: Made = { ...given, id: given.id ?? newId() };
-  // Before the test: without a key there is nothing that a person could do with its result.
+  // Encrypts before the test: without INTEGRATION_KEY, the integration could not be stored even if the test succeeds.
   const encrypted =
     made.credentials && encryptCredentials(made.credentials, made.id, integrationKeys(installation.config));
   const failure = await whyNot(made, installation);
@@ -149,7 +149,7 @@ async function whyNot(
   }
 }
 
-/** What has been tested, and failed as a draft at most. */
+/** An integration after the test of its source; a draft if the test failed. */
 type Tested = Made & {
   /** The credentials as they are stored. */
   encrypted: Buffer | undefined;
@@ -162,7 +162,7 @@ async function store(
 ): Promise<void> {
   const { name, kind, warehouseType, schedule, contactEmails, updateExistingOnly } = rest;
   await change(database, async (tx) => {
-    // One after the other in a workspace: two could else take the same source. Live traffic does not wait.
+    // Serializes creations in a workspace, so that two cannot take the same source. Live traffic does not wait.
     await tx.$executeRaw`select from workspaces where id = ${workspaceId}::uuid for no key update`;
     const others = await tx.integration.findMany({
       where: { workspaceId },

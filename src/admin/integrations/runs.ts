@@ -13,14 +13,14 @@ import { PENSTOCK, Refusal } from '../command.ts';
 import { commandLine, findWorkspaceId, type Installation, withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
 
-/** Enough to say where they are. */
+/** Maximum number of integrations of one name that are read, to list their workspaces in an error. */
 const MOST_NAMED = 10;
 
 /**
- * The integration that a person named, by its name or its id.
+ * Finds an integration by its name or its id.
  *
- * @param workspace name or id of its workspace, where several have one of this name
- * @throws {Refusal} when there is none, or several
+ * @param workspace name or id of its workspace, required if several workspaces have an integration of this name
+ * @throws {Refusal} if no integration matches, or several do
  */
 export async function findIntegration(
   database: Database,
@@ -47,7 +47,7 @@ export async function findIntegration(
   return found;
 }
 
-/** One line of a list. */
+/** Converts an integration to a row of a list. */
 export function shortRow(integration: SelectedIntegration): Row {
   return {
     integration_id: integration.id,
@@ -62,7 +62,7 @@ export function shortRow(integration: SelectedIntegration): Row {
   };
 }
 
-/** Everything but the credentials. */
+/** Converts an integration to its full row, without the credentials. */
 export function longRow(integration: SelectedIntegration, now: Date): Row {
   const { status, schedule } = integration;
   return {
@@ -105,17 +105,17 @@ export function sourceOf({ source }: Pick<SelectedIntegration, 'source'>): Sourc
   return source as unknown as SourceDefinition;
 }
 
-/** As a person would name it. */
+/** Formats the location of a source for operators. */
 function whereIs(source: SourceDefinition): string {
   if (source.type === 'postgres') return `${source.host}:${source.port}/${source.database} ${source.table}`;
   if (source.type === 'folder') return `${source.path} (${source.format})`;
   return `s3://${source.bucket}/${source.prefix} (${source.format})`;
 }
 
-/** Milliseconds between two looks at a run that is waited for. */
+/** Milliseconds between two polls of a run. */
 const LOOK_MS = 250;
 
-/** Milliseconds after which whoever waits is told why nothing may be happening. */
+/** Milliseconds without a row after which `--wait` prints that the sync process may not be running. */
 const IDLE_MS = 5000;
 
 interface OneOptions {
@@ -153,12 +153,12 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
       const which = run.status === 'error' && run.rowsFailed > 0 ? `; ${where}` : '';
       throw new Refusal(`the sync failed: ${run.message}${which}`);
     }
-    // Of a run that nobody has waited for nothing is known yet.
+    // Only with --wait: without it, the run has just started.
     if (run.status === 'partial') throw new Refusal(`${run.message}; ${where}`);
   });
 }
 
-/** The run, once it has ended. */
+/** Polls a run until it has ended, and returns it. */
 async function ended(installation: Installation, integrationId: string, id: string): Promise<SelectedRun> {
   const begun = performance.now();
   let told = false;
@@ -168,7 +168,7 @@ async function ended(installation: Installation, integrationId: string, id: stri
     inVain({ rowsRead }) {
       if (told || rowsRead > 0 || performance.now() - begun < IDLE_MS) return;
       told = true;
-      // On stderr, so that what is printed in the end stays as it is.
+      // On stderr, so that stdout contains only the result.
       process.stderr.write(
         `No row has been synced yet. If no sync process is running, start one (${START_COMMAND}, or sync in the Procfile). The job continues if you stop this command.\n`,
       );
@@ -218,7 +218,7 @@ interface LogsOptions extends OneOptions {
   after?: string;
 }
 
-/** Runs, or with a job the rows of it that failed, or were synced with a warning. */
+/** Lists runs; with `--job`, lists the rows of one run that failed or were synced with a warning. */
 export async function logs(nameOrId: string, options: LogsOptions): Promise<void> {
   await withInstallation(async (installation) => {
     const { database } = installation;

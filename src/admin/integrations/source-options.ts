@@ -16,7 +16,7 @@ import { describeFailure } from '../../platform/format.ts';
 import { requireEndpoint } from '../../resources/source.ts';
 import { parseCount, Refusal } from '../command.ts';
 
-/** Where a secret comes from. The command line is no place for one: every user of the machine can read it. */
+/** Sources of a secret. There is no option for the value, because all users of a machine can read command lines. */
 export interface SecretOptions {
   secretEnv?: string;
   secretFile?: string;
@@ -37,8 +37,9 @@ export function namesSecret({ secretEnv, secretFile }: SecretOptions): boolean {
 }
 
 /**
- * @param what for the question: `Password`
- * @throws {Refusal} when there is none
+ * Reads a secret from the variable or file that the options name, or else asks for it on the terminal.
+ * @param what label of the prompt, for example `Password`
+ * @throws {Refusal} if the secret is empty or its source cannot be read
  */
 export async function readSecret(options: SecretOptions, what: string): Promise<string> {
   const secret = (await find(options, what)).replace(/\r?\n$/, '');
@@ -68,7 +69,7 @@ function readFile(file: string): string {
   }
 }
 
-/** Shows nothing of what is typed. */
+/** Asks for a secret on the terminal without echoing the input. */
 async function askFor(what: string): Promise<string> {
   process.stderr.write(`${what}: `);
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
@@ -81,7 +82,7 @@ async function askFor(what: string): Promise<string> {
   }
 }
 
-/** What a bucket is reached with: the access key that the options name, and its secret. */
+/** Returns the bucket credentials: the given access key id and its secret, which `readSecret` reads. */
 export async function readKeyPair(
   options: SecretOptions,
   accessKeyId: string,
@@ -134,8 +135,8 @@ export function addSourceOptions(command: Command): Command {
 }
 
 /**
- * What the options name.
- * @throws {Refusal} naming each one that is missing
+ * Builds the source definition from the options.
+ * @throws {Refusal} if an option is missing or invalid; the message lists all missing options
  */
 export function readDefinition(options: SourceOptions): SourceDefinition {
   const { source: type, port, tls, prefix } = options;
@@ -154,7 +155,7 @@ export function readDefinition(options: SourceOptions): SourceDefinition {
   return { type, bucket, prefix, region, ...(endpoint !== undefined && { endpoint }), format };
 }
 
-/** What opens it; undefined: it takes nothing. */
+/** Reads the credentials of the source; returns undefined for a folder, which needs no credentials. */
 export async function readCredentials(options: SourceOptions): Promise<Credentials | undefined> {
   if (options.source === 'folder') return undefined;
   if (options.source === 'postgres') {
