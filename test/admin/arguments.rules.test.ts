@@ -6,7 +6,7 @@ import { permissions } from '../../src/schemas/permissions.ts';
 const parsePermissions = readNames('permission', permissions, { all: true });
 
 describe('a name', () => {
-  test('loses the blanks around it and has 1 to 255 characters', () => {
+  test('is trimmed and has 1 to 255 characters', () => {
     expect(parseName(' shop ')).toBe('shop');
     expect(parseName('x'.repeat(255))).toHaveLength(255);
     for (const text of ['', '  ', 'x'.repeat(256)])
@@ -15,7 +15,7 @@ describe('a name', () => {
 });
 
 describe('an external id', () => {
-  test('stands as it is given and has 1 to 987 bytes', () => {
+  test('is used unchanged and has 1 to 987 bytes', () => {
     for (const text of ['x', ' x ', 'é'.repeat(493)]) expect(parseExternalId(text)).toBe(text);
     for (const text of ['', 'é'.repeat(494)]) expect(() => parseExternalId(text)).toThrow('1 to 987 bytes');
   });
@@ -27,7 +27,7 @@ describe('a count', () => {
     expect(parseCount('2147483647')).toBe(2_147_483_647);
   });
 
-  test.each(['0', '-1', '1.5', 'many', '', ' ', '2147483648', 'Infinity', 'NaN'])('%j is none', (text) => {
+  test.each(['0', '-1', '1.5', 'many', '', ' ', '2147483648', 'Infinity', 'NaN'])('%j is invalid', (text) => {
     expect(() => parseCount(text)).toThrow('whole number from 1');
   });
 });
@@ -46,7 +46,7 @@ describe('a day', () => {
   });
 
   test.each(['2026-02-30', '2026-2-3', '1.7.2026', 'today', '2026-07-01T00:00:00Z', ''])(
-    '%j is none',
+    '%j is invalid',
     (text) => {
       expect(() => parseDay(text)).toThrow('YYYY-MM-DD');
     },
@@ -54,7 +54,7 @@ describe('a day', () => {
 });
 
 describe('permissions', () => {
-  test('are names with commas between them, each once, or all', () => {
+  test('are comma-separated names without duplicates, or all', () => {
     expect(parsePermissions('users.merge, users.track,users.merge,')).toEqual(['users.track', 'users.merge']);
     expect(parsePermissions('all')).toEqual(permissions);
     expect(new Set(permissions).size).toBe(permissions.length);
@@ -62,7 +62,7 @@ describe('permissions', () => {
   });
 
   test.each(['', ',', 'users.fly', 'users.track,users.fly', 'users', 'USERS.TRACK'])(
-    '%j are none',
+    '%j are invalid',
     (text) => {
       expect(() => parsePermissions(text)).toThrow('The permissions are: all, users.track, ');
     },
@@ -70,7 +70,7 @@ describe('permissions', () => {
 });
 
 describe('an allowlist', () => {
-  test('holds addresses and subnets of both versions, each once', () => {
+  test('contains IPv4 and IPv6 addresses and subnets without duplicates', () => {
     const list = '10.0.0.0/8, 1.2.3.4,0.0.0.0/0,2001:db8::/32,::1,1.2.3.4';
     expect(parseIpAllowlist(list)).toEqual(['10.0.0.0/8', '1.2.3.4', '0.0.0.0/0', '2001:db8::/32', '::1']);
   });
@@ -78,7 +78,7 @@ describe('an allowlist', () => {
   test.each([
     ...['10.0.0.0/33', '10.0.0', '1.2.3.4/', '1.2.3.4/8/8', '10.0.0.0/08', '10.0.0.0/8.0', '256.0.0.1'],
     ...['::1/129', '::1/-1', 'fe80::1%eth0', 'shop.com', '', ','],
-  ])('%j is none', (entry) => {
+  ])('%j is invalid', (entry) => {
     expect(() => parseIpAllowlist(entry)).toThrow('An entry must be an IP address or a subnet');
   });
 });

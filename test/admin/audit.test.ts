@@ -22,12 +22,12 @@ beforeAll(async () => {
 });
 afterAll(() => database.stop());
 
-/** What the audit says, the earliest first. */
+/** Reads the audit entries, oldest first. */
 const entries = async (options = '') =>
   (await on.json(`audit --limit 200${options}`)).entries.reverse() as Record<string, unknown>[];
 const actions = async () => (await entries()).map(({ action }) => action);
 
-test('every change by the command line is told once, with the user of the machine and no secret', async () => {
+test('records each command line change once, with the system user and without secrets', async () => {
   const company = await on.json('companies create --name Acme');
   await on.json('workspaces create --name school --company Acme');
   await on.json('teams create --workspace school --name Berlin');
@@ -72,7 +72,7 @@ test('every change by the command line is told once, with the user of the machin
   });
 });
 
-test('what is refused tells of nothing', async () => {
+test('records no entry for a rejected command', async () => {
   const before = await actions();
   await on.run('companies create --name Acme');
   await on.run('workspaces create --name shop');
@@ -81,7 +81,7 @@ test('what is refused tells of nothing', async () => {
   expect(await actions()).toEqual(before);
 });
 
-test('dead letters that are discarded are told one by one', async () => {
+test('records one entry for each discarded dead letter', async () => {
   const letters = await commit(
     database,
     failedEvent({ workspaceId: shop }),
@@ -93,7 +93,7 @@ test('dead letters that are discarded are told one by one', async () => {
   expect(found.map(({ subject }) => subject).sort()).toEqual(letters.map((id) => `dead_letter ${id}`).sort());
 });
 
-test('integrations that are made, changed, run and deleted', async () => {
+test('records creating, changing, running and deleting an integration', async () => {
   const folder = process.env.TMPDIR ?? '/tmp';
   const file = path.join(folder, `audit-${process.pid}`);
   writeFileSync(file, '');
@@ -114,13 +114,13 @@ test('integrations that are made, changed, run and deleted', async () => {
   expect(changed!.detail).toEqual({ name: 'users', changed: ['schedule'] });
 });
 
-test('an action that there is not is refused with those that there are', async () => {
+test('rejects an unknown action and lists all actions', async () => {
   const { code, stderr } = await on.run('audit --action nothing');
   expect(code).toBe(1);
   for (const action of Object.keys(auditActions)) expect(stderr).toContain(action);
 });
 
-test('what the first start makes is told once, without the secrets that it was given', async () => {
+test('records the resources of the first start once, without their secrets', async () => {
   const { url } = await createDatabase();
   const first = openDatabase(url, 1);
   try {

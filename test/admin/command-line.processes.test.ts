@@ -9,22 +9,22 @@ import { fromFolder } from './integrations-scene.ts';
 import { expectRefusal, makeWorkspaces, penstock, penstockOn } from './penstock.ts';
 import { spawnPenstock } from './spawn-penstock.ts';
 
-/** The migrations, by name. */
+/** Names of all migrations, sorted. */
 const migrations = readdirSync(path.join(packageRoot, 'prisma/migrations'), { withFileTypes: true })
   .filter((entry) => entry.isDirectory())
   .map((entry) => entry.name)
   .sort();
 
-// The other tests of the command run it inside their own process. Here it is what a script calls: a process that
-// prints, ends by itself whatever it had open, and says by its code how it went.
+// Other tests run commands inside the test process. These tests start the compiled program, as a script does: it must
+// print its result, exit although connections were open, and report failure by its exit code.
 
-test('the command as a process prints, ends by itself, and tells by its code how it went', async () => {
+test('the command as a process prints its result, exits, and reports failure by its exit code', async () => {
   const { url } = await createBareDatabase();
   const { url: REDIS_URL } = await startRedis();
   const { run, json } = penstockOn(url, { REDIS_URL }, spawnPenstock);
   expect(await json('migrate')).toEqual({ applied: migrations });
   await makeWorkspaces(url, 'shop');
-  // With Prisma, DuckDB and the queue.
+  // These commands load Prisma, DuckDB and the queue client.
   expect(await json('keys create --workspace shop --permissions all')).toMatchObject({ workspace: 'shop' });
   expect(await json(fromFolder('users'))).toMatchObject({ status: 'active' });
   expect(await json('dead-letters replay --all')).toMatchObject({ enqueued: 0 });
@@ -33,13 +33,13 @@ test('the command as a process prints, ends by itself, and tells by its code how
   expectRefusal(await run('keyz'), "unknown command 'keyz'", 'keys');
 });
 
-test('--help and --version need no database and end with 0; a noun without a verb ends with 1', async () => {
+test('--help and --version exit with 0 without a database; a noun without a verb exits with 1', async () => {
   expect(await spawnPenstock(['--help'])).toMatchObject({ code: 0, stderr: '' });
   expect(await spawnPenstock(['--version'])).toMatchObject({ code: 0, stderr: '' });
   expect(await spawnPenstock(['keys'])).toMatchObject({ code: 1, stdout: '' });
 });
 
-/** What each shell offers behind these words, as it runs the script. */
+/** Builds shell code that runs the completion script and prints the completions after `words`. */
 const shells: Record<'bash' | 'zsh' | 'fish', (script: string, words: string[]) => string> = {
   bash: (script, words) =>
     `${script}\nCOMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _penstock; echo "\${COMPREPLY[@]}"`,
@@ -49,7 +49,7 @@ const shells: Record<'bash' | 'zsh' | 'fish', (script: string, words: string[]) 
 };
 
 test.each(['bash', 'zsh', 'fish'] as const)(
-  '%s completes commands and their options by the script',
+  '%s completes commands and options with the script',
   async (shell) => {
     const file = await findShell(shell);
     const { stdout: script } = await penstock(['completion', shell]);
@@ -69,7 +69,7 @@ test.each(['bash', 'zsh', 'fish'] as const)(
   },
 );
 
-test('status --watch shows the fleet again and again, and ends with 0 at Ctrl-C', async () => {
+test('status --watch refreshes the screen and exits with 0 on Ctrl-C', async () => {
   const { url } = await createBareDatabase();
   await penstockOn(url, {}, spawnPenstock).json('migrate');
   const child = spawn(process.execPath, ['dist/src/cli.js', 'status', '--watch', '1'], {

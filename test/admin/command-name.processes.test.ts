@@ -7,7 +7,7 @@ test.each([
   ['exec', 'npx penstock'],
   ['run-script', 'npm run -s penstock --'],
   ['', 'penstock'],
-])('called by npm as %j, hints and examples can be typed as they stand: %s', async (npm_command, name) => {
+])('started by npm as %j, hints and examples start with: %s', async (npm_command, name) => {
   const { url } = await createDatabase();
   const { run } = penstockOn(url, { npm_command }, spawnPenstock);
   const { code, stderr } = await run('keys list --workspace nobody');

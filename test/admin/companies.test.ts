@@ -18,13 +18,13 @@ beforeAll(async () => {
 afterAll(() => database.stop());
 
 describe('companies', () => {
-  test('the company default is there from the start; names are unique', async () => {
+  test('the company default exists initially, and names are unique', async () => {
     const { companies } = await on.json('companies list');
     expect(companies.map(({ name }: { name: string }) => name)).toEqual(['default', 'school']);
     expectRefusal(await on.run('companies create --name school'), "'school'", 'already exists');
   });
 
-  test('a workspace belongs to default, or to the company that is named', async () => {
+  test('a workspace belongs to default or to the company of --company', async () => {
     expect(await on.json('workspaces create --name shop')).toMatchObject({ company: 'default' });
     const made = await on.json(['workspaces', 'create', '--name', 'class', '--company', school.company_id]);
     expect(made).toMatchObject({ company: 'school' });
@@ -33,7 +33,7 @@ describe('companies', () => {
 });
 
 describe('teams and permission sets', () => {
-  test('a team is made in a workspace and listed; its name is taken once there', async () => {
+  test('a team belongs to a workspace and has a unique name in it', async () => {
     const team = await on.json('teams create --workspace shop --name Berlin');
     expect(team).toEqual({
       team_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
@@ -49,7 +49,7 @@ describe('teams and permission sets', () => {
     expectRefusal(await on.run('teams create --workspace shop --name Berlin'), "'Berlin'");
   });
 
-  test('a permission set has workspace permissions; an unknown one is refused by name', async () => {
+  test('a permission set has workspace permissions; unknown ones are rejected and named', async () => {
     const words = ['permission-sets', 'create', '--company', 'school', '--name', 'Analyst', '--permissions'];
     const set = await on.json([...words, 'basic_access, view_segments']);
     expect(set).toMatchObject({ company: 'school', permissions: ['basic_access', 'view_segments'] });
@@ -64,7 +64,7 @@ describe('scim-tokens', () => {
   const stored = async (id: string) =>
     (await database.pool.query('select * from scim_tokens where id = $1', [id])).rows[0];
 
-  test('issue shows the secret once, with its origin and allowlist; only its SHA-256 is stored', async () => {
+  test('issue shows the secret once, with origin and allowlist, and stores only its hash', async () => {
     const token = await on.json(
       'scim-tokens issue --company school --origin https://idp.example --name okta --ip-allowlist 10.0.0.0/8',
     );
@@ -88,7 +88,7 @@ describe('scim-tokens', () => {
     expect((await on.json('scim-tokens list --company default')).scim_tokens).toEqual([]);
   });
 
-  test('rotate gives another secret and keeps the rest', async () => {
+  test('rotate replaces only the secret', async () => {
     const { scim_token: old, ...token } = await on.json('scim-tokens issue --company school --origin o');
     const { scim_token: fresh, ...rotated } = await on.json(['scim-tokens', 'rotate', token.scim_token_id]);
     expect(fresh).not.toBe(old);
@@ -98,7 +98,7 @@ describe('scim-tokens', () => {
     );
   });
 
-  test('revoke is for good: the second time nothing changes, and rotate is refused', async () => {
+  test('revoke is permanent: a repetition changes nothing, and rotate is rejected', async () => {
     const { scim_token_id: id } = await on.json('scim-tokens issue --company school --origin o');
     const revoked = await on.json(['scim-tokens', 'revoke', id]);
     expect(revoked.revoked_at).toEqual(expect.any(String));
@@ -107,13 +107,13 @@ describe('scim-tokens', () => {
     expectRefusal(await on.run(['scim-tokens', 'revoke', school.company_id]), 'scim-tokens list');
   });
 
-  test('an origin that no header can hold is refused', async () => {
+  test('rejects an origin that an HTTP header cannot contain', async () => {
     expectRefusal(await on.run(['scim-tokens', 'issue', '--company', 'school', '--origin', 'a b']), 'ASCII');
   });
 });
 
 describe('accounts', () => {
-  test('list and show say who there is, and never what a password became', async () => {
+  test('list and show print accounts without their password hashes', async () => {
     const id = await createAccount(database.pool as never, school.company_id, 'Ada@example.com');
     await database.pool.query("update accounts set password_hash = 'hidden' where id = $1", [id]);
     const { accounts } = await on.json('accounts list --company school');
@@ -125,7 +125,7 @@ describe('accounts', () => {
     expect(shown.stdout).not.toContain('hidden');
   });
 
-  test('invite prints a link for three days, of which only a hash is stored; the next one ends it', async () => {
+  test('invite prints a link for three days, stores only its hash, and ends the previous link', async () => {
     const invite = () => on.json('accounts invite ada@example.com --board-url https://board.example/');
     const first = await invite();
     const { token } = /^https:\/\/board\.example\/invitation\?token=(?<token>[\w-]{43})$/.exec(
@@ -139,7 +139,7 @@ describe('accounts', () => {
     expect(await hash()).not.toEqual(createHash('sha256').update(token).digest());
   });
 
-  test('an address of several companies needs --company; one that is not active is not invited', async () => {
+  test('requires --company for an ambiguous address and does not invite inactive accounts', async () => {
     const { companies } = await on.json('companies list');
     await createAccount(database.pool as never, companies[0].company_id, 'ada@example.com');
     expectRefusal(await on.run('accounts invite ada@example.com'), '--company', 'school', 'default');

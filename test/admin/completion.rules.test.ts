@@ -7,12 +7,12 @@ import { expectRefusal, penstock } from './penstock.ts';
 const program = await createProgram((text) => expect.fail(text));
 const places = placesOf(program);
 
-/** Every command, as it is typed. */
+/** Lists every command with its path, for example ` queue show`. */
 function everyCommand(command: Command, path = ''): [string, Command][] {
   return [[path, command], ...command.commands.flatMap((one) => everyCommand(one, `${path} ${one.name()}`))];
 }
 
-test.each(everyCommand(program))('penstock%s: its commands and options are completed', (path, command) => {
+test.each(everyCommand(program))('penstock%s completes its commands and options', (path, command) => {
   const words = places.find((place) => place.path === path)!.words.map(({ word }) => word);
   const wanted = [
     ...command.commands.map((one) => one.name()),
@@ -22,7 +22,7 @@ test.each(everyCommand(program))('penstock%s: its commands and options are compl
 });
 
 describe.each(['bash', 'zsh', 'fish'])('the script for %s', (shell) => {
-  test('needs no database, and names every command', async () => {
+  test('needs no database and contains every command', async () => {
     const { code, stdout, stderr } = await penstock(['completion', shell]);
     expect([code, stderr]).toEqual([0, '']);
     for (const { path } of places) expect(stdout).toContain(`'${path}'`);
@@ -30,6 +30,6 @@ describe.each(['bash', 'zsh', 'fish'])('the script for %s', (shell) => {
   });
 });
 
-test('another shell is refused, with the names of those that there are', async () => {
+test('rejects an unknown shell and lists the known shells', async () => {
   expectRefusal(await penstock(['completion', 'ksh']), 'bash, zsh, fish');
 });

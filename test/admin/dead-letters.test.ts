@@ -19,7 +19,7 @@ interface Scene {
   database: Database;
   shop: string;
   school: string;
-  /** The ids of the objects that wait in the lane, in their order. */
+  /** Reads the ids of the objects that wait in the lane, in order. */
   inLane(): Promise<string[]>;
 }
 
@@ -28,7 +28,7 @@ afterAll(async () => {
   for (const database of opened) await database.stop();
 });
 
-/** Two workspaces on a database of their own. */
+/** Creates two workspaces in the database at `url`. */
 async function openScene(url: string, redisUrl = ''): Promise<Scene> {
   const on = penstockOn(url, { REDIS_URL: redisUrl });
   const database = openDatabase(url, 1);
@@ -50,7 +50,7 @@ async function openScene(url: string, redisUrl = ''): Promise<Scene> {
   };
 }
 
-/** A dead letter of an event, written as a worker would; the ids are in the order of the calls. */
+/** Inserts a dead letter of an event as a worker does. The ids ascend in the order of the calls. */
 async function fail({ database }: Scene, workspaceId: string, name = 'bought'): Promise<string> {
   const id = v7();
   const object: AcceptedObject = {
@@ -85,7 +85,7 @@ describe('dead-letters list', () => {
     await scene.database.pool.query("update dead_letters set state = 'replayed' where id = $1", [first]);
   });
 
-  test('shows the latest accepted first, with reason and request', async () => {
+  test('lists the newest dead letter first, with reason and request', async () => {
     const page = await scene.on.json('dead-letters list');
     expect(ids(page)).toEqual([third, second, first]);
     expect(page.dead_letters[0]).toEqual({
@@ -102,7 +102,7 @@ describe('dead-letters list', () => {
     );
   });
 
-  test('can be of one workspace and of one state, page by page', async () => {
+  test('filters by workspace and state, and pages', async () => {
     expect(ids(await scene.on.json('dead-letters list --workspace shop'))).toEqual([third, first]);
     expect(ids(await scene.on.json('dead-letters list --workspace shop --state waiting'))).toEqual([third]);
     const page = await scene.on.json('dead-letters list --limit 2');
@@ -110,7 +110,7 @@ describe('dead-letters list', () => {
     expect(ids(await scene.on.json(['dead-letters', 'list', '--after', page.next]))).toEqual([first]);
   });
 
-  test('an unknown state is refused with those that there are', async () => {
+  test('rejects an unknown state and lists the known states', async () => {
     expectRefusal(
       await scene.on.run('dead-letters list --state lost'),
       "'lost'",
@@ -125,7 +125,7 @@ describe('dead-letters show', () => {
     scene = await openScene((await createDatabase()).url);
   });
 
-  test('tells the object, the reason and the request, also of what jsonb refuses', async () => {
+  test('shows object, reason and request, even with characters that jsonb rejects', async () => {
     const id = await fail(scene, scene.shop, 'zero \u0000 half \ud800');
     const letter = await scene.on.json(['dead-letters', 'show', id]);
     expect(letter).toMatchObject({
@@ -142,7 +142,7 @@ describe('dead-letters show', () => {
     expect(stdout).toContain('"external_id": "u"');
   });
 
-  test('a letter that there is not is refused by its id', async () => {
+  test('rejects an unknown id and names it', async () => {
     expectRefusal(await scene.on.run(['dead-letters', 'show', nobody]), nobody, 'dead-letters list');
   });
 });
@@ -157,7 +157,7 @@ describe.each(['postgres', 'redis'] as const)('dead-letters replay, with the que
     scene = await openScene((await createDatabase()).url, redisUrl);
   });
 
-  test('hands the named letters to the workers, once, and names those that there are not', async () => {
+  test('enqueues the named dead letters once and lists the unknown ids', async () => {
     const [one, two, other] = [
       await fail(scene, scene.shop),
       await fail(scene, scene.shop),
@@ -172,7 +172,7 @@ describe.each(['postgres', 'redis'] as const)('dead-letters replay, with the que
     expect((await scene.inLane()).filter((id) => [one, two, other].includes(id))).toEqual([one, two]);
   });
 
-  test('--all hands over every letter that has not taken effect, in the order of acceptance', async () => {
+  test('--all enqueues every dead letter without effect in the order of acceptance', async () => {
     const letters: string[] = [];
     for (let count = 0; count < 205; count++)
       letters.push(await fail(scene, count % 2 ? scene.school : scene.shop));
@@ -192,7 +192,7 @@ describe.each(['postgres', 'redis'] as const)('dead-letters replay, with the que
 });
 
 describe('dead-letters replay', () => {
-  test('wants ids or --all, and a workspace only with --all', async () => {
+  test('requires either ids or --all, and allows --workspace only with --all', async () => {
     const { on } = await openScene((await createDatabase()).url);
     expectRefusal(await on.run('dead-letters replay'), '--all');
     expectRefusal(await on.run(['dead-letters', 'replay', nobody, '--all']), '--all');
@@ -204,7 +204,7 @@ describe('dead-letters replay', () => {
     expectRefusal(await on.run('dead-letters replay --all --workspace moon'), "'moon'");
   });
 
-  test('with nothing to do says so', async () => {
+  test('reports zero counts if there are no dead letters', async () => {
     const { on } = await openScene((await createDatabase()).url);
     expect(await on.json('dead-letters replay --all')).toEqual({
       enqueued: 0,
@@ -214,13 +214,13 @@ describe('dead-letters replay', () => {
     });
   });
 
-  test('without the Redis that the workers listen to, it is refused instead of unheard', async () => {
+  test('is rejected without REDIS_URL if the queue of the workers is in Redis', async () => {
     const { url } = await createBareDatabase();
     await migrate(url, 'redis');
     expectRefusal(await penstockOn(url).run('dead-letters replay --all'), 'REDIS_URL');
   });
 
-  test('with a Redis that is away, it is refused within seconds and the letters wait on', async () => {
+  test('is rejected while Redis is unavailable, and the dead letters stay waiting', async () => {
     const redis = await startRedis();
     const scene = await openScene((await createDatabase()).url, redis.url);
     const letter = await fail(scene, scene.shop);
@@ -239,7 +239,7 @@ describe('dead-letters discard', () => {
     scene = await openScene((await createDatabase()).url);
   });
 
-  test('gives letters up with a reason; nobody replays them, and none is lost from the list', async () => {
+  test('discards dead letters with a reason; they stay listed and cannot be replayed', async () => {
     const [one, other] = [await fail(scene, scene.shop), await fail(scene, scene.shop)];
     const { code, stdout, stderr } = await scene.on.run([
       ...['dead-letters', 'discard', one, nobody, '--reason', 'a test of the shop', '--json'],
@@ -257,7 +257,7 @@ describe('dead-letters discard', () => {
     expect(await scene.inLane()).toEqual([other]);
   });
 
-  test('wants a reason', async () => {
+  test('requires a reason', async () => {
     expectRefusal(await scene.on.run(['dead-letters', 'discard', nobody]), '--reason');
     expectRefusal(await scene.on.run(['dead-letters', 'discard', nobody, '--reason', ' ']), 'characters');
   });
@@ -269,7 +269,7 @@ describe('dead-letters mend', () => {
     scene = await openScene((await createDatabase()).url);
   });
 
-  test('puts the object of a file into the place of the one that failed, and replays it', async () => {
+  test('replaces the failed object with the object in a file and replays it', async () => {
     const id = await fail(scene, scene.shop);
     const file = path.join(temporaryFolder('mend-'), 'object.json');
     const { object } = await scene.on.json(['dead-letters', 'show', id]);
@@ -283,7 +283,7 @@ describe('dead-letters mend', () => {
     expectRefusal(await scene.on.run(['dead-letters', 'mend', id, '--file', file]), 'it is replaying');
   });
 
-  test('refuses what is no object of the kind, and a file or letter that there is not', async () => {
+  test('rejects an invalid object, a missing file and an unknown dead letter', async () => {
     const id = await fail(scene, scene.shop);
     const file = path.join(temporaryFolder('mend-'), 'object.json');
     const mend = (letter: string) => scene.on.run(['dead-letters', 'mend', letter, '--file', file]);

@@ -12,7 +12,7 @@ import { spawnPenstock } from './spawn-penstock.ts';
 const folder = temporaryFolder('penstock-certificates-');
 const at = (name: string) => path.join(folder, name);
 
-/** Signs one for this machine by itself, which is valid for so many days; 0: it is over at once. */
+/** Creates a self-signed certificate for this machine that is valid for `days` days; with 0 it has expired already. */
 function makeCertificate(name: string, days: number): void {
   const openssl = (...words: string[]) => execFileSync('openssl', words, { cwd: folder, stdio: 'pipe' });
   writeFileSync(at('names'), 'subjectAltName=DNS:localhost,IP:127.0.0.1\n');
@@ -59,7 +59,7 @@ beforeAll(async () => {
   await showOnPostgres('long');
 });
 
-/** Postgres takes no key that others may read, and takes up a new certificate without a restart. */
+/** Installs a certificate in Postgres. Postgres rejects keys that others can read, and reloads without a restart. */
 async function showOnPostgres(name: string): Promise<void> {
   const cluster = path.join(postgres.folder, 'data/postgres');
   const { uid, gid } = statSync(cluster);
@@ -89,7 +89,7 @@ async function examine(sslmode: string, redisUrl: string, trusted: string) {
 
 const overTls = () => `rediss://127.0.0.1:${redisPort}`;
 
-test('penstock doctor says until when the certificates of the stores are valid, and which ends soon', async () => {
+test('penstock doctor prints when store certificates expire and warns two weeks before', async () => {
   writeFileSync(at('both.crt'), execFileSync('cat', [at('long.crt'), at('short.crt')]));
   expect(await examine('verify-full', overTls(), 'both')).toEqual([
     ['ok', 'the certificate of postgres is valid until …'],
@@ -97,7 +97,7 @@ test('penstock doctor says until when the certificates of the stores are valid, 
   ]);
 });
 
-test('penstock doctor names one that keeps the processes out: not trusted, or over', async () => {
+test('penstock doctor reports an untrusted or expired certificate', async () => {
   expect(await examine('verify-full', overTls(), 'long')).toEqual([
     ['ok', 'the certificate of postgres is valid until …'],
     ['error', 'the certificate of redis is not trusted on this machine: DEPTH_ZERO_SELF_SIGNED_CERT'],
@@ -109,6 +109,6 @@ test('penstock doctor names one that keeps the processes out: not trusted, or ov
     .toEqual([['error', 'the certificate of postgres is valid until …']]);
 });
 
-test('where the settings ask for no TLS, it says nothing of certificates', async () => {
+test('penstock doctor checks no certificate if the settings do not use TLS', async () => {
   expect(await examine('disable', plainRedis, 'long')).toEqual([]);
 });

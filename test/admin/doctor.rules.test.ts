@@ -14,7 +14,7 @@ describe('Postgres', () => {
     },
   };
 
-  test('that is in order is one line with its release', () => {
+  test('with correct settings is one ok finding with its release', () => {
     expect(judgePostgres(sound)).toEqual([
       { check: 'postgres', level: 'ok', finding: 'Postgres 16.4, settings are correct', advice: null },
     ]);
@@ -25,7 +25,7 @@ describe('Postgres', () => {
     ['an old transaction', { oldestTransactionSeconds: 3600 }, 'warning', '60 min'],
     ['one damaged page', { damagedPages: 1 }, 'error', 'has read 1 damaged page:'],
     ['damaged pages', { damagedPages: 2 }, 'error', 'has read 2 damaged pages:'],
-  ] as const)('%s', ([, change, level, words]) => {
+  ] as const)('reports %s', ([, change, level, words]) => {
     const [found, ...others] = judgePostgres({ ...sound, ...change });
     expect(others).toEqual([]);
     expect(found).toMatchObject({
@@ -41,13 +41,13 @@ describe('Postgres', () => {
     ['synchronous_commit', 'error'],
     ['autovacuum', 'warning'],
     ['track_counts', 'warning'],
-  ])('%s off', (name, level) => {
+  ])('reports %s = off', (name, level) => {
     const [found] = judgePostgres({ ...sound, settings: { ...sound.settings, [name]: 'off' } });
     expect(found).toMatchObject({ level, advice: `Set ${name} = on.` });
   });
 });
 
-test('a server without checksums is a warning that names the program and the data folder', () => {
+test('warns without data checksums and names pg_checksums and the data folder', () => {
   const health = {
     ...{ version: 160_004, damagedPages: 0, oldestTransactionSeconds: 1 },
     settings: { max_connections: '100', data_checksums: 'off', data_directory: '/data' },
@@ -61,7 +61,7 @@ test('a server without checksums is a warning that names the program and the dat
   ]);
 });
 
-test('a clock is wrong by what the way of the question does not explain', () => {
+test('reports a clock only if its skew exceeds the round-trip time', () => {
   const between = { asked: 10_000, answered: 13_000 };
   expect(levels(judgeClock('Redis', 11_500, between))).toEqual(['ok']);
   expect(levels(judgeClock('Redis', 14_000, between))).toEqual(['ok']);
@@ -72,7 +72,7 @@ test('a clock is wrong by what the way of the question does not explain', () => 
   expect(judgeClock('Redis', 5000, between)[0]!.finding).toBe('the clock of Redis is 5 s behind ours');
 });
 
-test('a table is bloated by many dead rows that are much of it', () => {
+test('reports a table as bloated if its dead rows are many in number and in proportion', () => {
   const table = (liveRows: number, deadRows: number) => [{ table: 'ledger', liveRows, deadRows }];
   expect(levels(judgeBloat(table(10, 1000)))).toEqual(['ok']);
   expect(levels(judgeBloat(table(10_000_000, 60_000)))).toEqual(['ok']);
@@ -82,7 +82,7 @@ test('a table is bloated by many dead rows that are much of it', () => {
   });
 });
 
-test('the disk of a Postgres on this machine is looked at, whether it listens on a socket or on the loopback', async () => {
+test('reads the disk of Postgres on this machine, on a socket or the loopback address', async () => {
   for (const host of ['', '%2Fvar%2Frun%2Fpostgres', '%2fvar', 'localhost', '127.0.0.1', '[::1]'])
     expect(await readPostgresDisk(`postgresql://${host}/penstock`, '/')).toMatchObject({
       path: '/',

@@ -36,7 +36,7 @@ const figures = {
   ...{ residentBytes: 90_000_000, loopBusy: 0.5, refused: 0, refusedPerSecond: 0, marks: null, held: null },
 };
 
-/** A fleet as its heartbeats tell of it. */
+/** Writes a heartbeat for each of the processes and removes all others. */
 async function tellOf(databaseUrl: string, ...names: ProcessName[]): Promise<void> {
   const pool = openPool(databaseUrl, 1);
   await pool.query('insert into installation (lanes) values (1) on conflict do nothing');
@@ -46,7 +46,7 @@ async function tellOf(databaseUrl: string, ...names: ProcessName[]): Promise<voi
   await pool.end();
 }
 
-/** The Postgres of the tests writes nothing to disk, and the doctor sees it each time. */
+/** Findings that each test expects, because the test Postgres runs with these settings off. */
 const OF_TESTS = /^(fsync|full_page_writes|autovacuum) is off: /;
 
 async function examine(env: Record<string, string>) {
@@ -63,8 +63,8 @@ async function examine(env: Record<string, string>) {
 }
 
 describe('penstock doctor', () => {
-  // That it ends with 0 then is shown where npm start runs a Postgres that writes to disk.
-  test('finds nothing wrong with an installation that is well, but for the Postgres of the tests', async () => {
+  // Exit code 0 is tested with npm start, whose Postgres writes to disk.
+  test('reports no errors for a healthy installation except the Postgres test settings', async () => {
     await tellOf(url, 'web', 'worker');
     const { careless, errors, of } = await examine({ DATABASE_URL: url, REDIS_URL: redis });
     expect(errors).toEqual([]);
@@ -83,7 +83,7 @@ describe('penstock doctor', () => {
       expect(of(check)[0]).toMatchObject({ level: 'ok' });
   });
 
-  test('says for people what is wrong, what to do, and ends with 1', async () => {
+  test('prints each problem with its first step and exits with 1', async () => {
     const ofOne = (await createDatabaseOfOne()).url;
     await tellOf(ofOne, 'web');
     const { code, stdout } = await penstockOn(ofOne, { REDIS_URL: redis }).run('doctor');
@@ -104,7 +104,7 @@ describe('penstock doctor', () => {
     expect((await examine({})).of('settings')).toMatchObject([{ level: 'ok' }]);
   });
 
-  test('a setting that is wrong is named, and nothing else looked at', async () => {
+  test('names an invalid setting and runs no other check', async () => {
     const { errors } = await examine({ PORT: 'eighty' });
     expect(errors).toEqual([
       expect.objectContaining({
@@ -115,7 +115,7 @@ describe('penstock doctor', () => {
     ]);
   });
 
-  test('a Postgres that is away is named by its setting, with the reason and without the password', async () => {
+  test('names DATABASE_URL and the reason, not the password, if Postgres is unavailable', async () => {
     const away = `postgresql://p:secret@127.0.0.1:${await leasePort()}/penstock`;
     const { errors } = await examine({ DATABASE_URL: away });
     expect(errors).toEqual([
@@ -128,7 +128,7 @@ describe('penstock doctor', () => {
     expect(JSON.stringify(errors)).not.toContain('secret');
   });
 
-  test('a Redis that is away is named by its setting, and Postgres is looked at all the same', async () => {
+  test('names REDIS_URL if Redis is unavailable, and still checks Postgres', async () => {
     await tellOf(url, 'web', 'worker');
     const { errors, of } = await examine({
       DATABASE_URL: url,
@@ -140,7 +140,7 @@ describe('penstock doctor', () => {
     expect(of('partitions')[0]).toMatchObject({ level: 'ok' });
   });
 
-  test('a Redis that evicts or forgets is told of', async () => {
+  test('reports a Redis that evicts keys or does not persist them', async () => {
     const weak = await startRedis({
       args: ['--maxmemory-policy', 'allkeys-lru', '--appendonly', 'no'],
     });
@@ -152,7 +152,7 @@ describe('penstock doctor', () => {
     expect(of('redis').map(({ level }) => level)).toContain('warning');
   });
 
-  test('tables that are missing, and partitions, are told of with the command that makes them', async () => {
+  test('reports missing tables with the command that creates them, and missing partitions', async () => {
     const bare = await createBareDatabase();
     const without = await examine({ DATABASE_URL: bare.url, REDIS_URL: redis });
     expect(without.errors).toEqual([
@@ -171,7 +171,7 @@ describe('penstock doctor', () => {
     });
   });
 
-  test('files with secrets that others may read are told of with the command that closes them', async () => {
+  test('reports files with secrets that others can read, with the chmod command', async () => {
     const folder = temporaryFolder();
     const file = path.join(folder, 'password');
     writeFileSync(file, 'x', { mode: 0o600 });
@@ -184,7 +184,7 @@ describe('penstock doctor', () => {
   });
 });
 
-test('penstock doctor and penstock status name a stream that is far behind, and not one that is paused', async () => {
+test('penstock doctor and penstock status report a lagging stream but not a paused one', async () => {
   const pool = openPool(url, 1);
   const workspace = 'behind';
   const { id: workspaceId } = await createWorkspace(pool, workspace);
@@ -215,7 +215,7 @@ test('penstock doctor and penstock status name a stream that is far behind, and 
 });
 
 describe('penstock status', () => {
-  test('shows processes, lanes and rates for scripts', async () => {
+  test('prints processes, lanes and rates as JSON', async () => {
     await tellOf(url, 'web', 'worker');
     expect(await penstockOn(url, { REDIS_URL: redis }).json('status')).toMatchObject({
       processes: [
@@ -224,7 +224,7 @@ describe('penstock status', () => {
       ],
       installation_lanes: 1,
       lanes: [
-        // And not web, whatever its row says.
+        // Only workers are listed, although the heartbeat of web has a lane too.
         { lane: 'lane-0', depth: 0, oldest_seconds: 0, worked_by: [{ host: 'h', pid: 7, version: '1.0.0' }] },
       ],
       ...{ accepted_per_second: 7, applied_per_second: 7, dead_letters: 0, losses: 0 },
@@ -234,7 +234,7 @@ describe('penstock status', () => {
     });
   });
 
-  test('shows them on one screen for people, what is wrong first', async () => {
+  test('fits on one screen and shows problems first', async () => {
     await tellOf(url, 'worker');
     const { code, stdout, stderr } = await penstockOn(url, { REDIS_URL: redis }).run('status');
     expect([code, stderr]).toEqual([0, '']);
@@ -247,7 +247,7 @@ describe('penstock status', () => {
     expect(stdout.split('\n').length).toBeLessThan(24);
   });
 
-  test('counts the objects that web has refused in this hour and the one before', async () => {
+  test('counts the objects that web refused in the current and the previous hour', async () => {
     const pool = openPool(url, 1);
     const id = newId();
     const names = { reason: 'required', field: 'name', operation: 'users.track', inputArray: 'events' };
@@ -259,14 +259,14 @@ describe('penstock status', () => {
     ]);
     const now = await penstockOn(url, { REDIS_URL: redis }).json('status');
     expect(now).toMatchObject({ refused_objects: 7200 });
-    // Of at least one hour, and of less than two.
+    // The period is at least one hour and less than two.
     expect(now.refused_per_second).toBeGreaterThanOrEqual(1);
     expect(now.refused_per_second).toBeLessThanOrEqual(2);
     await pool.query('delete from refused_objects');
     await pool.end();
   });
 
-  test('workers: who works which lanes, since when, how far behind, who is a spare, and what nobody works', async () => {
+  test('workers shows the lanes per worker with start and backlog, spares and unassigned lanes', async () => {
     await tellOf(url);
     const pool = openPool(url, 1);
     const since = new Date(Date.now() - 300_000).toISOString();
@@ -278,7 +278,7 @@ describe('penstock status', () => {
       await beatProcess(pool, self, { ...figures, held });
     }
     const command = penstockOn(url, { REDIS_URL: redis });
-    // Who took it last has it: the other was killed a moment ago, or is about to notice.
+    // The worker that took the lane last has it. The other one was killed, or will notice the loss.
     expect(await command.json('workers')).toEqual({
       installation_lanes: 1,
       workers: [
@@ -297,7 +297,7 @@ describe('penstock status', () => {
     expect((await command.run('workers')).stdout).toMatch(/^! no worker has lanes 0\n\nworker /);
   });
 
-  test('shows the rest while the queue does not answer', async () => {
+  test('shows processes while the queue is unavailable', async () => {
     const { stdout } = await penstockOn(url, { REDIS_URL: `redis://127.0.0.1:${await leasePort()}` }).run(
       'status',
     );

@@ -11,7 +11,7 @@ beforeAll(async () => {
 
 describe('groups create', () => {
   test.each(['email', 'sms', 'whatsapp'])(
-    'makes a group of the channel %s and tells its id',
+    'creates a group of the channel %s and prints its id',
     async (channel) => {
       const group = await on.json([
         'groups',
@@ -34,24 +34,24 @@ describe('groups create', () => {
     },
   );
 
-  test('another channel is refused with those that there are', async () => {
+  test('rejects an unknown channel and lists the known channels', async () => {
     const outcome = await on.run('groups create --workspace shop --name Post --channel pigeon --json');
     expectRefusal(outcome, "'pigeon'", 'email, sms, whatsapp');
   });
 
-  test('a name is taken once in a workspace', async () => {
+  test('rejects a name that is already used in the workspace', async () => {
     const again = ['groups', 'create', '--name', 'News by sms', '--channel', 'sms', '--workspace'];
     expectRefusal(await on.run([...again, 'shop']), "'News by sms'");
     expect(await on.json([...again, 'school'])).toMatchObject({ workspace: 'school' });
   });
 
-  test('an unknown workspace is refused by name', async () => {
+  test('rejects an unknown workspace and names it', async () => {
     expectRefusal(await on.run('groups create --workspace moon --name News --channel sms'), "'moon'");
   });
 });
 
 describe('groups list', () => {
-  test('shows the groups of one workspace or of all, page by page', async () => {
+  test('pages through the groups of one or all workspaces', async () => {
     const all = await on.json('groups list');
     expect(all.subscription_groups).toHaveLength(4);
     const shop = await on.json('groups list --workspace shop --limit 2');
@@ -63,7 +63,7 @@ describe('groups list', () => {
 });
 
 describe('groups archive', () => {
-  test('archives; the second time nothing changes, and the group stays listed', async () => {
+  test('archives a group, which stays listed; a repetition changes nothing', async () => {
     const { subscription_groups: groups } = await on.json('groups list --workspace school');
     const id = groups[0].subscription_group_id;
     const archived = await on.json(['groups', 'archive', id]);
@@ -72,7 +72,7 @@ describe('groups archive', () => {
     expect((await on.json('groups list --workspace school')).subscription_groups).toEqual([archived]);
   });
 
-  test('a group that there is not is refused by its id', async () => {
+  test('rejects an unknown id and names it', async () => {
     const id = '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f';
     expectRefusal(await on.run(['groups', 'archive', id]), id, 'groups list');
     expectRefusal(await on.run('groups archive News'), 'UUID');

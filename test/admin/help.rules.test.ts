@@ -53,7 +53,7 @@ const verbs = [
   ...['migrate', 'status', 'workers', 'workers forget', 'doctor'],
 ];
 
-/** What the command shows, without a process for each. */
+/** Runs `--help` of a command inside the test process and returns its output. */
 async function helpOf(words: string): Promise<string> {
   const shown: string[] = [];
   const program = await createProgram((text) => expect.fail(text));
@@ -84,26 +84,29 @@ describe('penstock --help', () => {
     }
   });
 
-  test.each(verbs)('%s --help says what it does, with an example and --json', async (verb) => {
+  test.each(verbs)('%s --help has a sentence, an example and --json', async (verb) => {
     const stdout = await helpOf(verb);
     expect(stdout).toMatch(/^Usage: penstock .*\n\n[A-Z][^.]*\./);
     expect(stdout).toContain(`Example:\n  $ penstock ${verb}`);
     expect(stdout).toContain('--json');
   });
 
-  test.each(['keys', 'keys create'])('penstock %s --help shows the same', async (words) => {
-    const ending = await penstock([...words.split(' '), '--help']);
-    expect(ending).toEqual({ code: 0, stdout: await helpOf(words), stderr: '' });
-  });
+  test.each(['keys', 'keys create'])(
+    'penstock %s --help prints the same help from the command line',
+    async (words) => {
+      const ending = await penstock([...words.split(' '), '--help']);
+      expect(ending).toEqual({ code: 0, stdout: await helpOf(words), stderr: '' });
+    },
+  );
 
-  test.each(nouns)('%s is known by its name alone, as it is among all', async (noun) => {
+  test.each(nouns)('%s is loaded alone by its name, and together with all nouns', async (noun) => {
     const named = async (word?: string) =>
       (await createProgram(expect.fail, word)).commands.map((one) => one.name());
     expect(await named(noun)).toEqual([noun]);
     expect(await named()).toContain(noun);
   });
 
-  test('groups its commands, and begins with start, status and doctor', async () => {
+  test('groups the commands and starts with start, status and doctor', async () => {
     const { stdout } = await penstock(['--help']);
     const headings = stdout.match(/^[A-Z][A-Za-z ]+:$/gm);
     expect(headings).toEqual([
@@ -115,30 +118,30 @@ describe('penstock --help', () => {
     expect(first?.match(/^ {2}([a-z-]+) /gm)?.slice(0, 2)).toEqual(['  status ', '  doctor ']);
   });
 
-  test.each(['keys', 'keys create', 'users show'])('penstock help %s shows its help', async (words) => {
+  test.each(['keys', 'keys create', 'users show'])('penstock help %s prints its help', async (words) => {
     const ending = await penstock(['help', ...words.split(' ')]);
     expect(ending).toEqual({ code: 0, stdout: await helpOf(words), stderr: '' });
   });
 
-  test('help of an unknown command is refused by name', async () => {
+  test('rejects help for an unknown command and names it', async () => {
     expectRefusal(await penstock(['help', 'keyz']), "unknown command 'keyz'");
   });
 
-  test('the version is that of the package', async () => {
+  test('prints the version of the package', async () => {
     expect((await penstock(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
   });
 });
 
-describe('a command that cannot be understood', () => {
-  test('an unknown command is refused by name', async () => {
+describe('an invalid command line', () => {
+  test('rejects an unknown command and names it', async () => {
     expectRefusal(await penstock(['keyz']), "unknown command 'keyz'", 'keys');
   });
 
-  test('an unknown option is refused by name', async () => {
+  test('rejects an unknown option and names it', async () => {
     expectRefusal(await penstock(['keys', 'list', '--color']), "unknown option '--color'");
   });
 
-  test('a missing option is named', async () => {
+  test('names a missing option', async () => {
     expectRefusal(await penstock(['workspaces', 'create']), "'--name <name>' not specified");
   });
 

@@ -12,12 +12,12 @@ import { leasePort } from '../setup/ports.ts';
 import { expectRefusal, penstock, penstockOn } from './penstock.ts';
 
 describe('the database that a command works on', () => {
-  test('is that of DATABASE_URL', async () => {
+  test('is the database of DATABASE_URL', async () => {
     const { url } = await createDatabase();
     expect(await penstockOn(url).json('workspaces list')).toEqual({ workspaces: [], next: null });
   });
 
-  test('is that of the embedded installation on DATA_DIR when DATABASE_URL is not set', async () => {
+  test('is the embedded database in DATA_DIR if DATABASE_URL is not set', async () => {
     const { url } = await createDatabaseOfOne();
     const folder = temporaryFolder();
     writeFileSync(path.join(folder, 'database-url'), `${url}\n`);
@@ -25,13 +25,13 @@ describe('the database that a command works on', () => {
     expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 0, workspaces: [], next: null });
   });
 
-  test('when nothing was ever started on DATA_DIR, the folder and the two ways out are named', async () => {
+  test('names the folder, npm start and DATABASE_URL if DATA_DIR has no installation', async () => {
     const folder = temporaryFolder();
     const outcome = await penstock(['workspaces', 'list'], { DATA_DIR: folder });
     expectRefusal(outcome, `no Penstock is running on ${folder}`, 'npm start', 'DATABASE_URL');
   });
 
-  test('when the installation on DATA_DIR has ended, it says the same', async () => {
+  test('names the folder, not the password, if the installation in DATA_DIR has stopped', async () => {
     const folder = temporaryFolder();
     writeFileSync(
       path.join(folder, 'database-url'),
@@ -43,7 +43,7 @@ describe('the database that a command works on', () => {
   });
 
   test.each(Object.entries(tricks))(
-    'when it has ended and who listens in its place %s, that one is told neither the password nor a statement',
+    'an impostor on its port that %s receives no password and no statement',
     async (_, answers) => {
       const folder = temporaryFolder();
       const { port, heard } = await startImpostor(answers);
@@ -56,7 +56,7 @@ describe('the database that a command works on', () => {
     },
   );
 
-  test('when DATABASE_URL does not answer, the reason is told and the password is not', async () => {
+  test('reports the reason but not the password if DATABASE_URL is unreachable', async () => {
     const outcome = await penstockOn(`postgresql://p:secret@127.0.0.1:${await leasePort()}/penstock`).run(
       'usage',
     );
@@ -64,12 +64,12 @@ describe('the database that a command works on', () => {
     expect(outcome.stderr).not.toContain('secret');
   });
 
-  test('when it has no tables yet, penstock migrate is named', async () => {
+  test('names penstock migrate if the database has no tables', async () => {
     const { url } = await createBareDatabase();
     expectRefusal(await penstockOn(url).run('keys list'), 'penstock migrate');
   });
 
-  test('a wrong setting is refused by name', async () => {
+  test('rejects an invalid setting and names it', async () => {
     expectRefusal(await penstock(['keys', 'list'], { PORT: 'eighty' }), 'PORT');
   });
 });

@@ -4,10 +4,10 @@ import pg from 'pg';
 import { createBareDatabase, createDatabase, temporaryFolder } from '../setup/fixtures.ts';
 import { makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
 
-/** What a file needs to be one of a sync. */
+/** Minimal valid CSV file of a sync: the required header. */
 export const GOOD = 'external_id,updated_at,payload\n';
 
-/** The workspaces `shop` and `school`, without integrations. */
+/** Creates a database with the workspaces `shop` and `school`, without integrations. */
 export async function createScene() {
   const { url } = await createDatabase();
   const pool = new pg.Pool({ connectionString: url, max: 2 });
@@ -17,7 +17,7 @@ export async function createScene() {
     pool,
     shop,
     school,
-    /** The command, with this in its environment. */
+    /** Returns the command with additional environment variables. */
     with: (env: Record<string, string>): PenstockOn => penstockOn(url, env),
     stop: () => pool.end(),
   };
@@ -25,7 +25,7 @@ export async function createScene() {
 
 export type Scene = Awaited<ReturnType<typeof createScene>>;
 
-/** A Postgres with tables that a sync can read, and one that lacks a column. */
+/** Creates a Postgres database with two tables that a sync can read, and one with a missing column. */
 export async function createWarehouse() {
   const { url } = await createBareDatabase();
   const { hostname, port, pathname, username, password } = new URL(url);
@@ -47,7 +47,7 @@ export async function createWarehouse() {
 
 export type Warehouse = Awaited<ReturnType<typeof createWarehouse>>;
 
-/** A folder with one CSV file; its path. */
+/** Creates a folder with one CSV file and returns its path. */
 export function csvFolder(text = GOOD): string {
   const place = temporaryFolder();
   writeFileSync(path.join(place, 'rows.csv'), text);
@@ -74,5 +74,5 @@ export const fromPostgres = (
     ...['--database', database, '--table', table, '--tls', 'off', '--user', user, ...more],
   );
 
-/** The same, in the other workspace. */
+/** Changes the workspace of a command line to `school`. */
 export const inSchool = (args: string[]) => args.map((word) => (word === 'shop' ? 'school' : word));

@@ -25,7 +25,7 @@ describe('an integration', () => {
       [job, status, message],
     );
 
-  test('is found by its id, or by its name in a workspace', async () => {
+  test('is found by its id, or by its name and workspace', async () => {
     expect(await json('show life --workspace shop')).toMatchObject({ integration_id: id });
     expectRefusal(await run('show life'), '--workspace', 'shop', 'school');
     expectRefusal(await run(`show ${id} --workspace school`), id, 'integrations list');
@@ -41,7 +41,7 @@ describe('an integration', () => {
     expect([...first.integrations, ...rest.integrations]).toEqual([all[0], all[2]]);
   });
 
-  test('is paused and resumed; paused, it has no next run and is not synced', async () => {
+  test('has no next run and cannot be synced while it is paused', async () => {
     expect(await json(`pause ${id}`)).toMatchObject({ status: 'paused', next_scheduled_run: null });
     expectRefusal(await run(`sync ${id}`), 'paused', 'integrations resume');
     expect(await json(`resume ${id}`)).toMatchObject({
@@ -50,7 +50,7 @@ describe('an integration', () => {
     });
   });
 
-  test('changes its schedule and contacts, and nothing that it is', async () => {
+  test('can change its schedule and contacts but not its kind', async () => {
     expect(await json(`update ${id} --on-demand --contact-emails ada@example.com`)).toMatchObject({
       schedule: null,
       next_scheduled_run: null,
@@ -60,7 +60,7 @@ describe('an integration', () => {
     expectRefusal(await run(`update ${id} --kind events`), "unknown option '--kind'");
   });
 
-  test('is synced once at a time, and its job can be cancelled', async () => {
+  test('runs one sync at a time, which can be cancelled', async () => {
     const job = await json(`sync ${id}`);
     expect(job).toMatchObject({ status: 'running', asked_by: 'operator', finished_at: null });
     expectRefusal(await run(`sync ${id}`), 'in progress');
@@ -73,7 +73,7 @@ describe('an integration', () => {
     expectRefusal(await run(`cancel ${id}`), 'no job');
   });
 
-  test('whoever waits for a sync is told how it ended; a failure is one of the command', async () => {
+  test('sync --wait prints the result and exits with 1 if the sync failed', async () => {
     const waiting = on.run(`integrations sync ${id} --wait --json`);
     const job = await waitUntil(
       async () => (await scene.pool.query('select id from sync_jobs where finished_at is null')).rows[0]?.id,
@@ -85,7 +85,7 @@ describe('an integration', () => {
     expect(JSON.parse(stdout)).toMatchObject({ job_id: job, status: 'config_error' });
   });
 
-  test('whoever waits for a sync of which some rows failed is told where to look, and that is a failure of the command', async () => {
+  test('sync --wait names the logs command and exits with 1 if rows failed', async () => {
     const other = await createIntegration(scene.pool, scene.shop, { name: 'partial' });
     const waiting = on.run(`integrations sync ${other} --wait --json`);
     const job = await waitUntil(
@@ -102,7 +102,7 @@ describe('an integration', () => {
     await scene.pool.query('delete from integrations where id = $1', [other]);
   });
 
-  test('whoever waits for a sync that no process takes up is told so, and waits on', async () => {
+  test('sync --wait warns and continues to wait if no process runs the sync', async () => {
     const other = await createIntegration(scene.pool, scene.shop, { name: 'idle' });
     const waiting = on.run(`integrations sync ${other} --wait --json`);
     const job = await waitUntil(
@@ -123,7 +123,7 @@ describe('an integration', () => {
     await scene.pool.query('delete from integrations where id = $1', [other]);
   });
 
-  test('tells its jobs, the newest first, and the rows of one that failed, or were synced with a warning', async () => {
+  test('logs lists jobs, newest first, and the failed or warned rows of one job', async () => {
     const page = await json(`logs ${id} --limit 1`);
     expect(page.sync_jobs).toMatchObject([{ status: 'config_error', message: 'wrong password' }]);
     const rest = await on.json(['integrations', 'logs', id, '--after', page.next]);

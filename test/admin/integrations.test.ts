@@ -24,7 +24,7 @@ const OTHER_KEY = Buffer.alloc(32, 8).toString('hex');
 
 let scene: Scene;
 let warehouse: Warehouse;
-/** Without a key, with one, and with another one. */
+/** Commands without INTEGRATION_KEY, with KEY, and with OTHER_KEY. */
 let on: PenstockOn;
 let withKey: PenstockOn;
 let withOtherKey: PenstockOn;
@@ -41,7 +41,7 @@ beforeAll(async () => {
 const env = ['--secret-env', 'WAREHOUSE_PASSWORD'];
 
 describe('integrations create', () => {
-  test('defines an integration whose source can be read, active at once', async () => {
+  test('creates an active integration if its source can be read', async () => {
     const place = csvFolder();
     const made = await on.json(
       fromFolder(
@@ -73,7 +73,7 @@ describe('integrations create', () => {
     });
   });
 
-  test('a host that is a refused address is refused with the setting that refuses it', async () => {
+  test('rejects a host in a refused network and names REFUSED_NETWORKS', async () => {
     const refusing = { WAREHOUSE_PASSWORD: warehouse.password, INTEGRATION_KEY: KEY, ALLOWED_NETWORKS: '' };
     const closed = scene.with({ ...refusing, REFUSED_NETWORKS: 'private' });
     for (const hostname of ['127.0.0.1', '::1', '169.254.169.254'])
@@ -83,13 +83,13 @@ describe('integrations create', () => {
       );
   });
 
-  test('a source that a sync cannot be made of is refused, with what is missing', async () => {
+  test('rejects a source with a missing column and names the column', async () => {
     const place = csvFolder('external_id,updated_at\n');
     expectRefusal(await on.run(fromFolder('lacking', place)), 'there is no column PAYLOAD', '--draft');
   });
 
-  test('with --draft a source that cannot be read makes a draft, which resume activates when it can', async () => {
-    // A relative path is that of where the command runs.
+  test('--draft stores an unreadable source; resume activates it once it can be read', async () => {
+    // A relative path starts at the working directory of the command.
     const place = path.join(temporaryFolder(), 'later');
     const draft = fromFolder('later', path.relative(packageRoot, place), '--draft', '--schedule', 'daily');
     expect(await on.json(draft)).toMatchObject({
@@ -104,7 +104,7 @@ describe('integrations create', () => {
     expect(await on.json('integrations resume later')).toMatchObject({ status: 'active' });
   });
 
-  test('a table serves one integration of a workspace', async () => {
+  test('a table can have only one integration per workspace', async () => {
     const place = csvFolder();
     const source = { type: 'folder', path: place, format: 'csv' } as const;
     await createIntegration(scene.pool, scene.shop, { name: 'first', source });
@@ -113,7 +113,7 @@ describe('integrations create', () => {
     expect(await on.json(inSchool(second))).toMatchObject({ workspace: 'school' });
   });
 
-  test('a name is taken once in a workspace', async () => {
+  test('rejects a name that is already used in the workspace', async () => {
     await createIntegration(scene.pool, scene.shop, { name: 'taken' });
     expectRefusal(await on.run(fromFolder('taken')), "with the name 'taken'");
   });
@@ -121,11 +121,11 @@ describe('integrations create', () => {
   test.each([
     ['--schedule', 'every 5 minutes', 'more often than every 15 minutes'],
     ['--contact-emails', 'ada', "'ada' is not an email address"],
-  ])('%s %j is refused with the rule', async (option, value, rule) => {
+  ])('rejects %s %j with the rule', async (option, value, rule) => {
     expectRefusal(await on.run(fromFolder('wrong', csvFolder(), option, value)), rule);
   });
 
-  test('what a source needs is named', async () => {
+  test('lists the missing options of a source, and rejects a password in --endpoint', async () => {
     const bare = (source: string) => on.run(create('bare', '--kind', 'events', '--source', source));
     expectRefusal(await bare('postgres'), '--host, --database, --table, --user');
     const s3 = ['--bucket', 'b', '--region', 'r', '--format', 'csv', '--access-key-id', 'i'];
@@ -147,7 +147,7 @@ describe('integrations create', () => {
 });
 
 describe('credentials', () => {
-  test('without a key none are stored, and the refusal says how to make one', async () => {
+  test('cannot be stored without a key, and the error has the command that creates a key', async () => {
     expectRefusal(
       await on.run(fromPostgres(warehouse, 'secret', 'events', ...env)),
       'INTEGRATION_KEY',
@@ -155,7 +155,7 @@ describe('credentials', () => {
     );
   });
 
-  test('are stored encrypted and shown by no command', async () => {
+  test('are stored encrypted and never printed', async () => {
     const made = await withKey.json(fromPostgres(warehouse, 'secret', 'events', ...env));
     expect(Object.keys(made)).not.toContain('credentials');
     const { rows } = await scene.pool.query('select credentials, source from integrations where id = $1', [
@@ -173,7 +173,7 @@ describe('credentials', () => {
     }
   });
 
-  test('come from a variable, a file or stdin, and never from the command line', async () => {
+  test('are read from a variable, a file or stdin, and never from the command line', async () => {
     const file = path.join(temporaryFolder(), 'secret');
     writeFileSync(file, `${warehouse.password}\n`);
     expect(await withKey.json(['integrations', 'update', 'secret', '--secret-file', file])).toMatchObject({
@@ -185,7 +185,7 @@ describe('credentials', () => {
     expectRefusal(await needed('--password', 'hunter2'), "unknown option '--password'");
   });
 
-  test('that a later key encrypted cannot be read by the one before, and a list of keys reads both', async () => {
+  test('need the key that encrypted them; a list of keys reads old and new ones', async () => {
     expectRefusal(
       await withOtherKey.run('integrations test secret'),
       'INTEGRATION_KEY does not contain the key',

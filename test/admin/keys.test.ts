@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => database.stop());
 
 describe('keys create', () => {
-  test('shows the secret once; only its SHA-256 is stored', async () => {
+  test('shows the secret once and stores only its SHA-256 hash', async () => {
     const key = await on.json('keys create --workspace shop --permissions users.track,users.merge');
     expect(key).toEqual({
       api_key: expect.stringMatching(/^pk_.{43}$/),
@@ -43,7 +43,7 @@ describe('keys create', () => {
     expect(listed.stdout).not.toContain(key.api_key);
   });
 
-  test('takes a name, an allowlist of addresses and subnets, and the id of a workspace', async () => {
+  test('accepts a name, an allowlist of addresses and subnets, and a workspace id', async () => {
     const key = await on.json([
       ...['keys', 'create', '--workspace', school, '--permissions', ' users.track '],
       ...['--name', 'till 4', '--ip-allowlist', '10.0.0.0/8, 1.2.3.4,2001:db8::/32,::1'],
@@ -56,37 +56,37 @@ describe('keys create', () => {
     });
   });
 
-  test('all stands for every permission', async () => {
+  test('all selects every permission', async () => {
     const key = await on.json('keys create --workspace shop --permissions all');
     expect(key.permissions).toEqual(permissions);
   });
 
-  test('a person is told to keep the secret', async () => {
+  test('prints that the secret cannot be shown again', async () => {
     const { stdout } = await on.run('keys create --workspace shop --permissions users.track');
     expect(stdout).toMatch(/^api_key +pk_/);
     expect(stdout).toContain('cannot be shown again');
   });
 
-  test('an unknown permission is refused by name, with the names that there are', async () => {
+  test('rejects an unknown permission and lists the known ones', async () => {
     const outcome = await on.run('keys create --workspace shop --permissions users.track,users.fly --json');
     expectRefusal(outcome, 'Unknown permission: users.fly', 'users.merge');
   });
 
-  test('no permission at all is refused', async () => {
+  test('rejects an empty list of permissions', async () => {
     expectRefusal(
       await on.run(['keys', 'create', '--workspace', 'shop', '--permissions', ',']),
       'The permissions are',
     );
   });
 
-  test('an allowlist with what is no address is refused by name', async () => {
+  test('rejects an invalid allowlist entry and names it', async () => {
     const outcome = await on.run(
       'keys create --workspace shop --permissions all --ip-allowlist 10.0.0.0/8,10.0.0.0/33',
     );
     expectRefusal(outcome, 'Invalid: 10.0.0.0/33', 'IP address or a subnet');
   });
 
-  test('an unknown workspace is refused by name', async () => {
+  test('rejects an unknown workspace and names it', async () => {
     expectRefusal(
       await on.run('keys create --workspace moon --permissions all'),
       "'moon'",
@@ -96,7 +96,7 @@ describe('keys create', () => {
 });
 
 describe('keys list', () => {
-  test('shows the keys of one workspace or of all, the oldest first', async () => {
+  test('lists the keys of one or all workspaces, oldest first', async () => {
     const all = await on.json('keys list');
     const atSchool = await on.json('keys list --workspace school');
     expect(all.keys).toHaveLength(4);
@@ -105,14 +105,14 @@ describe('keys list', () => {
     expect(second).toEqual({ keys: all.keys.slice(1, 3), next: all.keys[2].api_key_id });
   });
 
-  test('shows the number of permissions of each key, or all, in its table', async () => {
+  test('shows the number of permissions of each key, or all, in the table', async () => {
     const { stdout } = await on.run('keys list --workspace shop');
     expect(stdout).toMatch(/^api_key_id +work\S+ +name +identifier +per\S+ +state +last_seen_at/);
     expect(stdout).toMatch(/ 2 +active /);
     expect(stdout).toMatch(/ all +active /);
   });
 
-  test('tells when a key was last seen', async () => {
+  test('shows when a key was last seen', async () => {
     await database.pool.query(
       "update api_keys set last_seen_at = '2026-07-01T10:00:00Z' where name = 'till 4'",
     );
@@ -122,7 +122,7 @@ describe('keys list', () => {
 });
 
 describe('keys revoke', () => {
-  test('revokes by identifier; the second time nothing changes', async () => {
+  test('revokes by identifier, and a repetition changes nothing', async () => {
     const { identifier } = await on.json('keys create --workspace shop --permissions all --name lost');
     const revoked = await on.json(['keys', 'revoke', '--identifier', identifier]);
     expect(revoked).toMatchObject({ name: 'lost', revoked_at: expect.any(String) });
@@ -131,7 +131,7 @@ describe('keys revoke', () => {
     expect(keys.filter((key: { revoked_at: string | null }) => key.revoked_at)).toEqual([revoked]);
   });
 
-  test('revokes the key whose id is the argument, and refuses a second id', async () => {
+  test('revokes the key with the given id and rejects a second id', async () => {
     const { api_key_id: id } = await on.json('keys create --workspace shop --permissions all');
     expectRefusal(await on.run(`keys revoke ${id} --id ${id}`), 'name the key once');
     expect(await on.json(`keys revoke ${id}`)).toMatchObject({
@@ -148,7 +148,7 @@ describe('keys revoke', () => {
     });
   });
 
-  test('an identifier that several keys share is refused with their ids, and none is revoked', async () => {
+  test('rejects an identifier that several keys share, lists their ids and revokes no key', async () => {
     const one = await on.json('keys create --workspace shop --permissions all');
     const two = await on.json('keys create --workspace school --permissions all');
     await database.pool.query('update api_keys set identifier = $1 where id = any($2::uuid[])', [
@@ -162,7 +162,7 @@ describe('keys revoke', () => {
     expect(rowCount).toBe(2);
   });
 
-  test('a key that there is not is refused by name', async () => {
+  test('rejects an unknown key and names it', async () => {
     expectRefusal(await on.run('keys revoke --identifier pk_nobod'), "'pk_nobod'", 'keys list');
     expectRefusal(await on.run('keys revoke'), 'keys revoke <id>', '--identifier');
     expectRefusal(await on.run('keys revoke --id 7'), 'UUID');

@@ -20,12 +20,12 @@ beforeAll(async () => {
 const set = 'limits set --workspace shop --bucket users.track';
 
 describe('limits list', () => {
-  test('without a workspace shows what every workspace starts with, even while nothing runs', async () => {
+  test('shows the defaults without --workspace, even if Penstock is not running', async () => {
     const { code, stdout } = await penstock(['limits', 'list', '--json']);
     expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 0, limits: everyBucket, next: null });
   });
 
-  test('without a workspace shows the defaults of VENDOR_RULES=current where it is set', async () => {
+  test('shows the defaults of VENDOR_RULES=current without --workspace if it is set', async () => {
     const { stdout } = await penstock(['limits', 'list', '--json'], { VENDOR_RULES: 'current' });
     const limits: typeof everyBucket = JSON.parse(stdout).limits;
     const [track] = limits;
@@ -33,7 +33,7 @@ describe('limits list', () => {
     expect(limits.map(({ bucket }) => bucket)).toEqual(everyBucket.map(({ bucket }) => bucket));
   });
 
-  test('shows numbers on the right of their column', async () => {
+  test('aligns numbers right', async () => {
     const { stdout } = await on.run('limits list --workspace shop');
     const [head = '', row = ''] = stdout.split('\n');
     expect(row.indexOf('50000') + '50000'.length).toBe(head.indexOf('requests') + 'requests'.length);
@@ -41,7 +41,7 @@ describe('limits list', () => {
 });
 
 describe('limits set', () => {
-  test('gives one workspace a limit of its own for one bucket; the last word counts', async () => {
+  test('overrides the limit of one bucket in one workspace; the last value is kept', async () => {
     await on.json(`${set} --requests 10 --window-seconds 1`);
     expect(await on.json(`${set} --requests 100000 --window-seconds 30`)).toEqual({
       workspace: 'shop',
@@ -59,7 +59,7 @@ describe('limits set', () => {
     expect((await on.json('limits list --workspace school')).limits).toEqual(everyBucket);
   });
 
-  test('a limit of no requests is refused with the rule', async () => {
+  test('rejects a limit of 0 requests with the rule', async () => {
     expectRefusal(
       await on.run(`${set} --requests 0 --window-seconds 60`),
       '--requests',
@@ -67,7 +67,7 @@ describe('limits set', () => {
     );
   });
 
-  test('a window without length is refused', async () => {
+  test('rejects a window of 0 seconds', async () => {
     expectRefusal(
       await on.run(`${set} --requests 1 --window-seconds 0`),
       '--window-seconds',
@@ -75,14 +75,14 @@ describe('limits set', () => {
     );
   });
 
-  test('an unknown bucket is refused with those that there are', async () => {
+  test('rejects an unknown bucket and lists the known buckets', async () => {
     const outcome = await on.run(
       'limits set --workspace shop --bucket users.fly --requests 1 --window-seconds 1',
     );
     expectRefusal(outcome, "'users.fly'", 'users.identity');
   });
 
-  test('an unknown workspace is refused by name', async () => {
+  test('rejects an unknown workspace and names it', async () => {
     const outcome = await on.run(
       'limits set --workspace moon --bucket default --requests 1 --window-seconds 1',
     );
@@ -91,7 +91,7 @@ describe('limits set', () => {
 });
 
 describe('limits reset', () => {
-  test('takes back one limit, or all of the workspace', async () => {
+  test('removes one override or all overrides of a workspace', async () => {
     await on.json('limits set --workspace shop --bucket default --requests 5 --window-seconds 5');
     await on.json('limits set --workspace school --bucket default --requests 7 --window-seconds 7');
     const { limits } = await on.json('limits reset --workspace shop --bucket users.track');

@@ -5,7 +5,7 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { createBareDatabase } from '../setup/fixtures.ts';
 import { penstockOn } from './penstock.ts';
 
-test('migrate makes the tables, names the migrations, and finds nothing to do the second time', async () => {
+test('migrate creates the tables and lists the migrations; a repetition applies none', async () => {
   const { url } = await createBareDatabase();
   const { run, json } = penstockOn(url);
   const migrations = readdirSync(path.join(packageRoot, 'prisma/migrations'), { withFileTypes: true })

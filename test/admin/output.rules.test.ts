@@ -3,7 +3,7 @@ import { table } from '../../src/admin/output.ts';
 
 const ID = '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f';
 
-test('a table has at most 100 columns, and cuts its longest text with an ellipsis', () => {
+test('a table has at most 100 columns; its longest text is cut with an ellipsis', () => {
   const lines = table([
     { key_id: ID, reason: 'x'.repeat(300), failed_at: '2026-11-26T19:52:07.123Z', count: 7 },
   ])

@@ -11,13 +11,13 @@ export interface Outcome {
 
 export type Run = (args: string[], env?: Record<string, string>) => Promise<Outcome>;
 
-/** What any program has in its environment, whatever else it is given. */
+/** Environment variables that every program keeps. */
 export const BARE = ['PATH', 'HOME', 'TMPDIR'];
 
-/** Commands that run in this process share its streams and its environment: one at a time. */
+/** Commands run one after the other, because they share the streams and the environment of the test process. */
 let last: Promise<unknown> = Promise.resolve();
 
-/** Runs the command in this process, with nothing in its environment but `env` and what a program needs to run at all. */
+/** Runs a command in the test process. Its environment has only BARE and `env`. */
 export const penstock: Run = (args, env = {}) => {
   const outcome = last.then(() => runHere(args, env));
   last = outcome.catch(() => {});
@@ -48,14 +48,14 @@ async function runHere(args: string[], env: Record<string, string>): Promise<Out
 }
 
 export interface PenstockOn {
-  /** Arguments in one string are parted at its spaces. */
+  /** Runs a command; a string is split at spaces. */
   run(args: string | string[]): Promise<Outcome>;
-  /** With `--json`: the one document on stdout, of a command that ends with 0 and says nothing on stderr. */
+  /** Runs a command with `--json` and returns its document; expects exit code 0 and an empty stderr. */
   // biome-ignore lint/suspicious/noExplicitAny: the assertions on the document check its shape
   json(args: string | string[]): Promise<any>;
 }
 
-/** The command on one database, in this process unless `through` is `spawnPenstock`. */
+/** Returns the command for one database. It runs in the test process unless `through` is `spawnPenstock`. */
 export function penstockOn(
   databaseUrl: string,
   env: Record<string, string> = {},
@@ -74,7 +74,7 @@ export function penstockOn(
   };
 }
 
-/** Refused: nothing on stdout, and on stderr one line that says `rule`. */
+/** Expects exit code 1, an empty stdout, and one error line on stderr that contains all `rules`. */
 export function expectRefusal({ code, stdout, stderr }: Outcome, ...rules: string[]): void {
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
   expect(stderr.trimEnd().split('\n')).toHaveLength(1);
@@ -82,7 +82,7 @@ export function expectRefusal({ code, stdout, stderr }: Outcome, ...rules: strin
   for (const rule of rules) expect(stderr).toContain(rule);
 }
 
-/** Makes workspaces past the command; their ids, in order. */
+/** Inserts workspaces directly into the database and returns their ids in order. */
 export async function makeWorkspaces(databaseUrl: string, ...names: string[]): Promise<string[]> {
   const ids = names.map(() => v7());
   const client = new pg.Client({ connectionString: databaseUrl });

@@ -17,7 +17,7 @@ afterAll(() => scene?.stop());
 
 const status = async (url: string) => (await fetch(url)).status;
 
-test('list shows those of a workspace, page by page, without their templates', async () => {
+test('list pages through the centers of a workspace without their templates', async () => {
   const first = await on.json('preference-centers list --workspace shop --limit 1');
   expect(first.preference_centers).toEqual([
     {
@@ -33,7 +33,7 @@ test('list shows those of a workspace, page by page, without their templates', a
   expectRefusal(await on.run('preference-centers list --workspace moon'), "'moon'");
 });
 
-test('show tells everything, and when its links were revoked', async () => {
+test('show prints all fields and when the links were revoked', async () => {
   expect(await on.json(`preference-centers show ${center} --workspace shop`)).toMatchObject({
     preference_center_page_html: '<p>page\nof two lines</p>',
     preference_center_title: 'Choices',
@@ -48,7 +48,7 @@ test('show tells everything, and when its links were revoked', async () => {
 });
 
 describe('revoke', () => {
-  test('by user: every link of the user, whichever center; later ones open', async () => {
+  test('by user revokes all earlier links of the user in all centers; later links open', async () => {
     const [adas, bobs] = [await scene.urlOf(center, 'ada'), await scene.urlOf(center, 'bob')];
     const revoked = await on.json('preference-centers revoke --workspace shop --external-id ada');
     expect(revoked).toEqual({ workspace: 'shop', external_id: 'ada', links_revoked_at: expect.any(String) });
@@ -56,7 +56,7 @@ describe('revoke', () => {
     expect(await status(await scene.urlOf(center, 'ada'))).toBe(200);
   });
 
-  test('by center: every link to it, whoever it is for', async () => {
+  test('by center revokes all earlier links to the center for all users; later links open', async () => {
     const urls = [await scene.urlOf(center, 'ada'), await scene.urlOf(center, 'bob')];
     const revoked = await on.json(`preference-centers revoke --workspace shop --center ${center}`);
     for (const url of urls) expect(await status(url)).toBe(410);
@@ -66,7 +66,7 @@ describe('revoke', () => {
     expect(await status(await scene.urlOf(center, 'ada'))).toBe(200);
   });
 
-  test('wants one of the two, and somebody or something that there is', async () => {
+  test('requires either --center or --external-id, and rejects unknown values', async () => {
     expectRefusal(await on.run('preference-centers revoke --workspace shop'), '--center', '--external-id');
     expectRefusal(
       await on.run(`preference-centers revoke --workspace shop --center ${center} --external-id ada`),

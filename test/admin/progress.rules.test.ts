@@ -2,18 +2,18 @@ import { PassThrough } from 'node:stream';
 import { expect, test, vi } from 'vitest';
 import { showRows, showSteps } from '../../src/admin/progress.ts';
 
-/** What stands on a terminal, without what moves its cursor. */
+/** Fake terminal or pipe; `shown` returns its text without escape sequences. */
 function terminal(isTerminal: boolean) {
   const stream = Object.assign(new PassThrough(), { isTTY: isTerminal, columns: 160 });
   let text = '';
   stream.on('data', (chunk) => {
     text += chunk;
   });
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: escapes are what is taken away
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the expression removes escape sequences
   return { stream, shown: () => text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, '') };
 }
 
-test('a bar has the file, its part, rows, their rate and the time that is left', () => {
+test('a bar shows the file, percentage, rows, rate and remaining time', () => {
   vi.useFakeTimers({ now: 0 });
   const { stream, shown } = terminal(true);
   let read = 0;
@@ -30,7 +30,7 @@ test('a bar has the file, its part, rows, their rate and the time that is left',
   expect(shown()).toMatch(/users\.csv .* 50%, 150 rows, 20\/s, \d+s left/);
 });
 
-test('what is done before the first row has a bar for each step, with how far it is, its rate and the time that is left', () => {
+test('each step before the first row has a bar with percentage, rate and remaining time', () => {
   vi.useFakeTimers({ now: 0 });
   const { stream, shown } = terminal(true);
   const steps = showSteps(stream);
@@ -51,7 +51,7 @@ test('what is done before the first row has a bar for each step, with how far it
   expect(shown()).toMatch(/users\.parquet: checking .* 10%, 100 rows, 20 rows\/s, \d+s left/);
 });
 
-test('a pipe gets no bar', () => {
+test('draws no bar on a pipe', () => {
   const { stream, shown } = terminal(false);
   const bar = showRows({ name: 'users.csv', length: 10, read: () => 5 }, stream);
   bar.begin(0);

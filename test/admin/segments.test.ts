@@ -24,7 +24,7 @@ const create = (name: string, definition: string, workspace = 'shop') => [
 ];
 
 describe('penstock segments', () => {
-  test('makes, changes, lists and archives a segment', async () => {
+  test('creates, changes, lists and archives a segment', async () => {
     const made = await on.json([...create('Germans', germans), '--purpose', 'letters']);
     expect(made).toEqual({
       segment_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
@@ -45,13 +45,13 @@ describe('penstock segments', () => {
     expectRefusal(await on.run(['segments', 'update', id, '--name', 'Again']), id);
   });
 
-  test('a name is taken once in a workspace', async () => {
+  test('rejects a name that is already used in the workspace', async () => {
     await on.json(create('Twice', germans));
     expectRefusal(await on.run(create('Twice', germans)), "'Twice'");
     expect(await on.json(create('Twice', germans, 'school'))).toMatchObject({ workspace: 'school' });
   });
 
-  test('a filter comes from a file as well, and is refused with its place and the rule', async () => {
+  test('reads a filter from a file, and rejects an invalid filter with position and rule', async () => {
     const file = path.join(temporaryFolder('segments-'), 'filter.json');
     writeFileSync(file, germans);
     expect(await on.json(create('From a file', `@${file}`))).toMatchObject({
@@ -65,7 +65,7 @@ describe('penstock segments', () => {
     expectRefusal(await on.run(create('Wrong', '@/none.json')), '/none.json');
   });
 
-  test('preview counts whom a filter means, and shows some, before it has a name', async () => {
+  test('preview counts the users of an unsaved filter and shows a sample', async () => {
     const asked = ['segments', 'preview', '--workspace', 'shop', '--definition', germans];
     expect(await on.json(asked)).toEqual({
       ...{ filter: 'attribute country equals "DE"', users: 0, matched: 0, sample: [] },

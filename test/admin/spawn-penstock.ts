@@ -4,7 +4,7 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { quickly } from '../setup/processes.ts';
 import { BARE, type Run } from './penstock.ts';
 
-/** Runs the compiled command as a person or a script would, in a process of its own. */
+/** Runs the compiled command in a separate process, as an operator or a script does. */
 export const spawnPenstock: Run = (args, env = {}) => {
   const bare = Object.fromEntries(BARE.map((name) => [name, process.env[name]]));
   const file = path.join(packageRoot, 'dist/src/cli.js');

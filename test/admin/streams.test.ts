@@ -17,7 +17,7 @@ beforeAll(async () => {
 
 const create = (name: string, to: string) => `streams create --workspace shop --name ${name} --url ${to}`;
 
-test('penstock streams makes, shows, tests, pauses, replays and removes a stream; its secret is shown once', async () => {
+test('penstock streams manages a webhook stream and shows its secret once', async () => {
   const receiver = await startReceiver();
   const made = await on.json(create('crm', receiver.url));
   expect(made).toMatchObject({ name: 'crm', kind: 'webhook', state: 'active', lag_seconds: 0, lost_rows: 0 });
@@ -42,7 +42,7 @@ test('penstock streams makes, shows, tests, pauses, replays and removes a stream
   expect(stdout).not.toContain('whsec_');
 });
 
-test('an address that may not be reached, a secret that is none, and no key are refused with their rule', async () => {
+test('rejects a refused address, an invalid secret and a missing INTEGRATION_KEY', async () => {
   const closed = penstockOn(url, { INTEGRATION_KEY, ALLOWED_NETWORKS: '' });
   expectRefusal(await closed.run(create('inside', 'http://169.254.169.254/latest')), 'REFUSED_NETWORKS');
   expectRefusal(await closed.run(create('inside', 'http://[::ffff:10.0.0.1]/')), 'REFUSED_NETWORKS');
@@ -51,7 +51,7 @@ test('an address that may not be reached, a secret that is none, and no key are 
   expectRefusal(await penstockOn(url).run(create('keyless', 'https://example.com')), 'INTEGRATION_KEY');
 });
 
-test('a stream to a topic of Kafka keeps its password to itself; what contradicts itself is refused', async () => {
+test('never shows the password of a Kafka stream, and rejects conflicting options', async () => {
   const on = penstockOn(url, { INTEGRATION_KEY, PASSWORD: 'hush-hush' });
   const kafka = 'streams create --workspace shop --kafka 127.0.0.1:9092,[::1]:9093';
   const made = await on.json(
@@ -77,7 +77,7 @@ test('a stream to a topic of Kafka keeps its password to itself; what contradict
   expectRefusal(await closed.run(`${kafka} --name a --topic b`), 'REFUSED_NETWORKS');
 });
 
-test('a stream to files is made, tried and shown; what contradicts itself, or lies elsewhere, is refused', async () => {
+test('creates and tests file streams; rejects conflicting options and other folders', async () => {
   const [folder, other] = [temporaryFolder(), temporaryFolder()];
   const { fill, endpoint, credentials } = await startS3();
   const bucket = await fill(other, '');

@@ -94,14 +94,14 @@ const shopFirst = {
 };
 
 describe('usage', () => {
-  test('sums the lanes of each workspace and day, the latest day first', async () => {
+  test('sums the lanes of each workspace and day, newest day first', async () => {
     expect(await on.json(['usage', ...july])).toEqual({
       usage: [shopSecond, schoolSecond, shopFirst],
       next: null,
     });
   });
 
-  test('can be of one workspace and of the days asked for, the last one too', async () => {
+  test('filters by workspace and by days, including the last day', async () => {
     expect(await on.json('usage --workspace school --from 2026-07-02 --to 2026-07-02')).toEqual({
       usage: [schoolSecond],
       next: null,
@@ -112,7 +112,7 @@ describe('usage', () => {
     });
   });
 
-  test('without days shows the last 31', async () => {
+  test('shows the last 31 days by default', async () => {
     await database.pool.query(
       `insert into usage (workspace_id, day, lane, events)
        select $1::uuid, (now() at time zone 'UTC')::date - days, 0, 1 from unnest(array[0, 30, 31]) as days`,
@@ -121,21 +121,21 @@ describe('usage', () => {
     expect((await on.json('usage --workspace shop')).usage).toHaveLength(2);
   });
 
-  test('is paged', async () => {
+  test('pages', async () => {
     const first = await on.json(['usage', ...july, '--limit', '1']);
     expect(first).toEqual({ usage: [shopSecond], next: `2026-07-02/${shop}` });
     const rest = await on.json(['usage', ...july, '--after', first.next]);
     expect(rest).toEqual({ usage: [schoolSecond, shopFirst], next: null });
   });
 
-  test('for people is a table, and says so when there is none', async () => {
+  test('prints a table, or no usage if there are no rows', async () => {
     expect((await on.run(['usage', ...july])).stdout).toMatch(
       /^day +workspace +attributes +events +purchases +identity +subscriptions +total\n/,
     );
     expect((await on.run('usage --from 2020-01-01 --to 2020-01-02')).stdout).toBe('no usage\n');
   });
 
-  test('days that cannot be are refused with the rule', async () => {
+  test('rejects invalid days with the rule', async () => {
     expectRefusal(await on.run('usage --from 2026-02-30'), '--from', 'YYYY-MM-DD');
     expectRefusal(await on.run('usage --to 1.7.2026'), '--to', 'YYYY-MM-DD');
     expectRefusal(await on.run('usage --from 2026-07-02 --to 2026-07-01'), '2026-07-02 is later than');

@@ -63,7 +63,7 @@ describe('users history', () => {
     },
   );
 
-  test('of an address, whoever has it, as people write it', async () => {
+  test('shows the changes of an address for all users and in any letter case', async () => {
     expect(short((await history('--phone', phone)).changes)).toEqual([
       ['phone', 'texts', null, 'unsubscribed', 'text'],
     ]);
@@ -71,7 +71,7 @@ describe('users history', () => {
     expect((await history('--email', 'nobody@x.com')).changes).toEqual([]);
   });
 
-  test('page by page', async () => {
+  test('pages through the changes', async () => {
     const all = (await history('--external-id', 'lovelace')).changes;
     const first = await history('--external-id', 'lovelace', '--limit', '4');
     const rest = await history('--external-id', 'lovelace', '--limit', '4', '--after', first.next);
@@ -86,7 +86,7 @@ describe('users history', () => {
     [['--email', 'nobody'], 'Not a valid email address'],
     [['--phone', '12'], 'Not a valid phone number'],
     [['--email', email, '--after', 'x'], 'the previous page'],
-  ])('%j is refused with the rule', async (args, rule) => {
+  ])('rejects %j with the rule', async (args, rule) => {
     expectRefusal(await on.run(['users', 'history', '--workspace', scene.workspaceId, ...args]), rule);
   });
 });

@@ -20,7 +20,7 @@ const block = (workspace: string, externalId: string) => [
 ];
 
 describe('users block', () => {
-  test('blocks an external id of one workspace, with a reason for whoever lists it', async () => {
+  test('blocks an external id in one workspace and stores the reason', async () => {
     expect(await on.json([...block('shop', 'undefined'), '--reason', ' a bug of the till '])).toEqual({
       workspace: 'shop',
       external_id: 'undefined',
@@ -33,14 +33,14 @@ describe('users block', () => {
     });
   });
 
-  test('the second time changes nothing', async () => {
+  test('changes nothing if the external id is already blocked', async () => {
     const before = await on.json('users blocked');
     const again = await on.json([...block('shop', 'undefined'), '--reason', 'another']);
     expect(before.blocked_users).toContainEqual(again);
     expect(await on.json('users blocked')).toEqual(before);
   });
 
-  test('takes every character as it stands', async () => {
+  test('stores every character unchanged and escapes control characters in the table', async () => {
     const strange = ' a/b %2F\u001b[31m\té ';
     expect(await on.json(block('school', strange))).toMatchObject({ external_id: strange });
     const { stdout } = await on.run('users blocked --workspace school');
@@ -48,17 +48,17 @@ describe('users block', () => {
     expect(stdout).not.toContain('\u001b');
   });
 
-  test('an external id that no client can send is refused with the rule', async () => {
+  test('rejects an external id that clients cannot send, and an empty reason', async () => {
     expectRefusal(await on.run(block('shop', '')), '1 to 987 bytes');
     expectRefusal(await on.run(block('shop', 'é'.repeat(494))), '1 to 987 bytes');
     expectRefusal(await on.run([...block('shop', 'x'), '--reason', ' ']), '1 to 255 characters');
   });
 
-  test('an unknown workspace is refused by name', async () => {
+  test('rejects an unknown workspace and names it', async () => {
     expectRefusal(await on.run('users block --workspace moon --external-id x'), "'moon'");
   });
 
-  test('more than 10,000 of one workspace are refused with the rule, until one is unblocked', async () => {
+  test('rejects more than 10,000 blocked ids per workspace until one is unblocked', async () => {
     await database.pool.query(
       `insert into blocked_external_ids (workspace_id, external_id, reason)
        select workspaces.id, 'user-' || number, 'many' from workspaces, generate_series(1, 10000) as number
@@ -72,7 +72,7 @@ describe('users block', () => {
 });
 
 describe('users blocked', () => {
-  test('lists those of one workspace, page by page', async () => {
+  test('pages through the blocked ids of one workspace', async () => {
     const all = await on.json('users blocked --workspace shop');
     expect(all.next).toBeNull();
     expect(all.blocked_users.map((row: { external_id: string }) => row.external_id)).toEqual([
@@ -85,7 +85,7 @@ describe('users blocked', () => {
     expect(rest).toEqual({ blocked_users: all.blocked_users.slice(1), next: null });
   });
 
-  test('lists those of all workspaces, and goes on behind an external id of any characters', async () => {
+  test('pages through the blocked ids of all workspaces, whatever characters they contain', async () => {
     const first = await on.json('users blocked --limit 3');
     expect(first.blocked_users.map((row: { workspace: string }) => row.workspace)).toEqual([
       'shop',
@@ -97,12 +97,12 @@ describe('users blocked', () => {
     expect(second.blocked_users).toMatchObject([{ workspace: 'full' }]);
   });
 
-  test('for people is a table', async () => {
+  test('prints a table by default', async () => {
     const { stdout } = await on.run('users blocked --workspace shop');
     expect(stdout).toMatch(/^workspace +external_id +reason +blocked_at\n/);
   });
 
-  test('a place to go on that cannot be is refused', async () => {
+  test('rejects an invalid value of --after', async () => {
     for (const place of ['x', 'x/y', `${shop}/%`, `${shop}/a/b`]) {
       expectRefusal(await on.run(['users', 'blocked', '--after', place]), '--after', 'previous page');
     }
@@ -110,7 +110,7 @@ describe('users blocked', () => {
 });
 
 describe('users unblock', () => {
-  test('unblocks; the second time nothing changes, and it is listed no more', async () => {
+  test('unblocks and unlists an external id, and a repetition changes nothing', async () => {
     const unblock = 'users unblock --workspace shop --external-id undefined';
     const row = await on.json(unblock);
     expect(row).toEqual({
@@ -125,13 +125,13 @@ describe('users unblock', () => {
     expect(left.map((other: { external_id: string }) => other.external_id)).toEqual(['null']);
   });
 
-  test('one that was unblocked can be blocked again, for another reason', async () => {
+  test('an unblocked id can be blocked again for another reason', async () => {
     const again = await on.json([...block('shop', 'undefined'), '--reason', 'once more']);
     expect(again).toMatchObject({ external_id: 'undefined', reason: 'once more' });
     expect((await on.json('users blocked --workspace shop')).blocked_users).toContainEqual(again);
   });
 
-  test('an external id that was never blocked is refused by name', async () => {
+  test('rejects an external id that was never blocked and names it', async () => {
     expectRefusal(
       await on.run('users unblock --workspace school --external-id undefined'),
       "'undefined' is not blocked",

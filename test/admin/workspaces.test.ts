@@ -7,7 +7,7 @@ beforeAll(async () => {
   on = penstockOn((await createDatabase()).url);
 });
 
-test('a workspace that was made is listed under its id and name, the oldest first', async () => {
+test('lists created workspaces with id and name, oldest first', async () => {
   const shop = await on.json('workspaces create --name shop');
   const school = await on.json(['workspaces', 'create', '--name', '  school of fish ']);
   expect(shop).toEqual({
@@ -21,7 +21,7 @@ test('a workspace that was made is listed under its id and name, the oldest firs
   expect(await on.json('workspaces list')).toEqual({ workspaces: [shop, school], next: null });
 });
 
-test('a list is paged: next is what --after takes', async () => {
+test('pages through a list with next as the value of --after', async () => {
   const first = await on.json('workspaces list --limit 1');
   expect(first.workspaces.map((row: { name: string }) => row.name)).toEqual(['shop']);
   const second = await on.json(['workspaces', 'list', '--limit', '1', '--after', first.next]);
@@ -29,7 +29,7 @@ test('a list is paged: next is what --after takes', async () => {
   expect(second.next).toBeNull();
 });
 
-test('for people a list is an aligned table, and the way to the next page is no part of it', async () => {
+test('prints an aligned table, and the hint for the next page on stderr', async () => {
   const { code, stdout, stderr } = await on.run('workspaces list --limit 1');
   const [head = '', row = '', ...rest] = stdout.trimEnd().split('\n');
   expect(head).toMatch(/^workspace_id +company +name +shard +created_at$/);
@@ -39,16 +39,16 @@ test('for people a list is an aligned table, and the way to the next page is no 
   expect(stderr).toMatch(/^more workspaces: add --after [0-9a-f-]{36}\n$/);
 });
 
-test('a name is taken once', async () => {
+test('rejects a name that is already used', async () => {
   expectRefusal(await on.run('workspaces create --name shop --json'), "'shop'", 'already exists');
 });
 
-test('a name that is empty or too long is refused with the rule', async () => {
+test('rejects an empty or too long name with the rule', async () => {
   expectRefusal(await on.run(['workspaces', 'create', '--name', ' ']), '1 to 255 characters');
   expectRefusal(await on.run(['workspaces', 'create', '--name', 'x'.repeat(256)]), '1 to 255 characters');
 });
 
-test('control characters in a name do not reach the terminal', async () => {
+test('escapes control characters in names', async () => {
   await on.json(['workspaces', 'create', '--name', '\u001b[31m\u009b\nx']);
   const { stdout } = await on.run('workspaces list');
   expect(stdout).toContain('\\u001b[31m\\u009b\\u000ax');
@@ -56,7 +56,7 @@ test('control characters in a name do not reach the terminal', async () => {
   expect(workspaces.at(-1).name).toBe('\u001b[31m\u009b\nx');
 });
 
-test('a limit and a place to go on that cannot be are refused with the rule', async () => {
+test('rejects an invalid --limit and --after with the rule', async () => {
   expectRefusal(await on.run('workspaces list --limit 0'), '--limit', 'whole number from 1');
   expectRefusal(await on.run('workspaces list --limit 1.5'), 'whole number from 1');
   expectRefusal(await on.run('workspaces list --after x'), '--after', 'UUID');

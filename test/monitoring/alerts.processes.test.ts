@@ -40,12 +40,12 @@ const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
 const metrics = exported();
 const known = new Map(metrics.map((metric) => [metric.name, metric]));
 
-/** A metric by a name that stands in a query: of a histogram there are three. */
+/** Finds a metric by its name in a query; a histogram has the suffixes _bucket, _sum and _count. */
 const find = (name: string) => known.get(name) ?? known.get(name.replace(/_(?:bucket|sum|count)$/, ''));
 
 const namesIn = (expr: string) => expr.match(/\b(?:penstock|process|nodejs)_[a-z0-9_]+/g) ?? [];
 
-/** Labels that Prometheus adds, or a query makes. */
+/** Labels that Prometheus or a query adds. */
 const ADDED = ['instance', 'process', 'le', 'host'];
 
 function labelsIn(expr: string): string[] {
@@ -60,7 +60,7 @@ function expectKnown(expr: string): void {
   expect(names.filter((name) => !find(name))).toEqual([]);
   const labels = [...ADDED, ...names.flatMap((name) => find(name)!.labels)];
   expect(labelsIn(expr).filter((label) => !labels.includes(label))).toEqual([]);
-  // Of what every web process shows alike a sum would be a multiple.
+  // Every web process exports these metrics with equal values, so a sum would count them several times.
   const summed = [...expr.matchAll(/\bsum(?: by \([^)]*\))? ?\((penstock_[a-z_]+)/g)].map(
     ([, name]) => name!,
   );
@@ -68,15 +68,17 @@ function expectKnown(expr: string): void {
   expect(summed.filter((name) => alike.test(name))).toEqual([]);
 }
 
-test.each(queries)('the dashboard asks for what is exported: %s, %s', (_, expr) => expectKnown(expr));
+test.each(queries)('the dashboard queries only exported metrics and labels: %s, %s', (_, expr) =>
+  expectKnown(expr),
+);
 
 describe.each(rules)('$alert', (rule) => {
-  test('asks for what is exported', () => expectKnown(rule.expr));
+  test('queries only exported metrics and labels', () => expectKnown(rule.expr));
 
-  test('has a summary with place and fault, and a description with impact and first step', () => {
+  test('has a summary with location and fault, and a description with impact and first step', () => {
     const { summary, description } = rule.annotations;
     expect(summary).toMatch(/^[^:]+: .+[^.]$/);
-    // One sentence says what suffers, another one what to do.
+    // The description has a sentence with the impact and a sentence with the first step.
     expect(description).toMatch(/\. .+\.$/);
   });
 
@@ -92,7 +94,7 @@ describe.each(rules)('$alert', (rule) => {
     expect(['info', 'warning', 'critical']).toContain(rule.labels.severity);
   });
 
-  test('is tried as it fires and as it stays silent', () => {
+  test('has one test in which it fires and one in which it stays silent', () => {
     const own = trials.flatMap((trial) =>
       trial.alert_rule_test.filter(({ alertname }) => alertname === rule.alert),
     );
@@ -100,12 +102,12 @@ describe.each(rules)('$alert', (rule) => {
   });
 });
 
-test('what must not go unseen for more than a minute fires within one', () => {
+test('all alerts except four by rate or size fire within one minute', () => {
   const slow = trials
     .flatMap(({ alert_rule_test }) => alert_rule_test)
     .filter(({ eval_time, exp_alerts }) => exp_alerts.length > 0 && eval_time !== '1m')
     .map(({ alertname }) => alertname);
-  // Of the others the rate or the size is the news, not a moment.
+  // These alerts report a rate or a size over time, so they need not fire within a minute.
   expect(slow.sort()).toEqual([
     'PenstockMemory',
     'PenstockRateLimited',
@@ -114,7 +116,7 @@ test('what must not go unseen for more than a minute fires within one', () => {
   ]);
 });
 
-/** Seconds of a fault until a page shows it; `past` is the threshold of its alert. */
+/** Seconds from a fault until /metrics shows it; `past` is the threshold of its alert. */
 const shownAfter: [string, (past: number) => number][] = [
   ['PenstockNoWorker', () => SILENT_SECONDS],
   ['PenstockLaneStuck', (past) => past + 1],
@@ -126,14 +128,17 @@ const shownAfter: [string, (past: number) => number][] = [
   ['PenstockDiskFilling', () => 0],
 ];
 
-test.each(shownAfter)('%s: page, scrape, look and `for` are a minute together at most', (alert, shown) => {
-  const { expr, for: held = '0s' } = rules.find((rule) => rule.alert === alert)!;
-  const past = Number(/> (\d+)$/.exec(expr)?.[1]);
-  const [interval, scrape, hold] = [groups[0]!.interval, '15s', held].map((text) =>
-    Number.parseInt(text, 10),
-  );
-  expect(shown(past) + scrape! + interval! + hold!).toBeLessThanOrEqual(60);
-});
+test.each(shownAfter)(
+  '%s fires at most a minute after the fault: page, scrape, evaluation and `for`',
+  (alert, shown) => {
+    const { expr, for: held = '0s' } = rules.find((rule) => rule.alert === alert)!;
+    const past = Number(/> (\d+)$/.exec(expr)?.[1]);
+    const [interval, scrape, hold] = [groups[0]!.interval, '15s', held].map((text) =>
+      Number.parseInt(text, 10),
+    );
+    expect(shown(past) + scrape! + interval! + hold!).toBeLessThanOrEqual(60);
+  },
+);
 
 test('the runbook lists the alerts by severity, with the severity of their rules', () => {
   const listed = [...read('docs/runbook.md').matchAll(/^\| (critical|warning|info) \| \[(\w+)\]/gm)];
@@ -144,12 +149,12 @@ test('the runbook lists the alerts by severity, with the severity of their rules
   expect(listed.map(([, severity, alert]) => `${severity} ${alert}`).sort()).toEqual(ofRules);
 });
 
-test('the runbook lists every fault', () => {
+test('the runbook lists faults 1 to 30', () => {
   const faults = [...read('docs/runbook.md').matchAll(/^\| (\d+) \|/gm)].map(([, number]) => Number(number));
   expect(faults).toEqual(Array.from({ length: 30 }, (_, index) => index + 1));
 });
 
-test('promtool: every alert fires and stays silent as it should, and every query is one', async () => {
+test('promtool accepts the alert rules and all their tests pass', async () => {
   const file = await findPromtool();
   const promtool = (...words: string[]) => spawnSync(file, words, { cwd: packageRoot, encoding: 'utf8' });
   const checked = promtool('check', 'rules', 'monitoring/alerts.yml');
