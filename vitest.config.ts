@@ -5,28 +5,28 @@ import { Order } from './test/setup/order.ts';
 import { SlowestFiles } from './test/setup/slowest-files.ts';
 
 /**
- * Three tiers of tests; the end of a file's name says in which it is.
+ * Tests have three tiers, by the end of the file name:
  *
- * | name | tier | what it may start |
+ * | name | tier | may start |
  * |---|---|---|
- * | `*.rules.test.ts` | rules | nothing: no server, no process |
+ * | `*.rules.test.ts` | rules | no server and no process |
  * | `*.test.ts` | stores | databases on the run's Postgres, a Redis; the code under test runs in the test's process |
  * | `*.processes.test.ts` | processes | the compiled processes as well, and servers that it may kill |
  *
- * `test/tiers.rules.test.ts` holds each file to its tier. Stores and processes are one project of vitest, so that
- * files of either follow each other in the same few processes: see test/setup/order.ts.
+ * `test/tiers.rules.test.ts` checks that each file keeps to its tier. Stores and processes form one Vitest project, so
+ * that their files run one after the other in the same few processes: see test/setup/order.ts.
  */
 const RULES = 'test/**/*.rules.test.ts';
 
-/** Of the long form alone: what they ask is asked in the short one too, but not of everybody, everywhere, at every length. */
+/** Runs only in the long form. The short form covers the same claims with fewer cases. */
 const LONG = isLong ? [] : ['test/**/*.long.*'];
 
-/** Of the stores: they measure the memory of their own process, in which nobody may have been before. */
+/** Store tests that measure the memory of their process, so each needs a new process. */
 const MEASURED = 'test/integrations/hostile-*.test.ts';
 
 /**
- * They measure for how long a process keeps others waiting, what it holds until its turn, or how soon another takes over
- * from it: nothing else may run meanwhile.
+ * Tests that measure how long a process delays others, how much memory it holds for slow clients, or how soon another
+ * process takes over. They run alone.
  */
 const ALONE = [
   'test/g8/*.test.ts',
@@ -43,9 +43,9 @@ const onServers = {
   globalSetup: ['test/setup/global.ts'],
   setupFiles: ['test/setup/matchers.ts', 'test/setup/end-left-behind.ts'],
   pool: 'forks',
-  // One process for many files: what they import is loaded once. test/setup/as-found.ts holds each to leave no trace.
+  // Many files share a process, which loads imports once. test/setup/as-found.ts checks that a file leaves no trace.
   isolate: false,
-  // Of two cores, on which Postgres, Redis and the processes under test run as well; much of a test is waiting.
+  // Twice the two cores, although Postgres, Redis and the tested processes use them too: tests mostly wait.
   maxWorkers: 4,
   sequence: { groupOrder: 1 },
   testTimeout: 120_000,

@@ -7,26 +7,26 @@ import { createWorkspace } from '../setup/workspace.ts';
 import { FULL } from '../workers/full-users.ts';
 import { paceNow } from './pace.ts';
 
-/** Requests of the expensive workspace, in one go. `G8_CHEAP=60,300,1000` measures each number. */
+/** Numbers of requests of the expensive workspace. `G8_CHEAP=60,300,1000` measures each number. */
 const COUNTS = (process.env.G8_CHEAP ?? '20').split(',').map(Number);
 const LANES = (process.env.G8_LANES ?? '1').split(',');
 const BACKENDS = (process.env.G8_FORM?.split(',') ?? eitherBackend) as Backend[];
 
-/** Users of each request, of whom each has about 230 KB of attributes. */
+/** Users per request. Each user has about 230 KB of attributes. */
 const USERS = 75;
 
-/** Requests that the workspace sends at once, and milliseconds between those of the quiet one. */
+/** Concurrent requests of the expensive workspace, and milliseconds between two requests of the quiet workspace. */
 const AT_ONCE = 8;
 const PAUSE_MS = 40;
 
-/** Milliseconds: 99 of 100 requests of the quiet workspace are readable by then, and all of them. */
+/** Milliseconds after which 99% and 100% of the quiet workspace's requests must be readable. */
 const MOST_P99 = 500;
 const MOST = 1000;
 
 let fleet: Fleet | undefined;
 afterEach(() => fleet?.stop());
 
-/** A workspace with users whose attributes are nearly as large as they may be. */
+/** Inserts users whose attributes have nearly the maximum size. */
 async function growUsers({ pool, workspace }: Fleet): Promise<void> {
   await pool.query(
     `insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
@@ -35,7 +35,7 @@ async function growUsers({ pool, workspace }: Fleet): Promise<void> {
   );
 }
 
-/** Sends one request of each: what processes do on their first requests, no client can make them do again. */
+/** Sends one request of each workspace: a client cannot cause the work of the first requests again. */
 async function warmUp(fleet: Fleet, quiet: { key: string; id: string }): Promise<void> {
   expect(await sendAll(fleet, 1)).toEqual([201]);
   await sendQuietly(fleet, quiet, async () => true);
@@ -59,7 +59,7 @@ async function sendAll({ edges, workspace }: Fleet, count: number): Promise<numb
   return statuses;
 }
 
-/** Milliseconds from the answer until the event of each request of a quiet workspace can be read. */
+/** Sends requests of the quiet workspace. @returns sorted milliseconds from response until the event is readable */
 async function sendQuietly(
   { edges, pool }: Fleet,
   { key, id }: { key: string; id: string },
@@ -88,12 +88,12 @@ async function sendQuietly(
 
 describe.each(BACKENDS)('G8: on %s', (backend) => {
   test.each(LANES.flatMap((lanes) => COUNTS.map((count) => [lanes, count] as const)))(
-    'with %s lanes, a quiet workspace is readable within a second beside %i requests that change 75 large users each',
+    'with %s lanes, quiet events are readable within a second during %i requests for 75 large users',
     { timeout: 3_600_000 },
     async (lanes, count) => {
       fleet = await startFleet(backend, {
         ...{ edges: 1, workers: 1 },
-        // The lock's duration is the default: what a busy machine makes of a shorter one is another test's.
+        // Uses the default lock duration. Other tests cover short locks on a busy machine.
         env: { LANES: lanes, LOCK_DURATION_MS: '5000', STALLED_INTERVAL_MS: '2000' },
       });
       const quiet = await createWorkspace(fleet.pool, 'quiet');

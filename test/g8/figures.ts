@@ -1,31 +1,31 @@
-/** What the program of the probe is told. */
+/** Options of the probe process. */
 export interface ProbeOptions {
-  /** The web process. */
+  /** Port of the web process. */
   port: number;
   key: string;
-  /** An external id for each lane. */
+  /** One external id per lane. */
   users: string[];
-  /** Where each process has its pages, by its name. */
+  /** Port of the metrics page of each process, by process name. */
   processes: Record<string, number>;
 }
 
-/** What somebody in another workspace has met since the last figures. All in milliseconds. */
+/** Longest delays in another workspace since the previous figures, in milliseconds. */
 export interface Figures {
-  /** The longest that an accepted event was not readable, by lane. */
+  /** Longest time until an accepted event was readable, by lane. */
   lanes: number[];
-  /** The longest that an event loop stood, by process. */
+  /** Longest stall of the event loop, by process. */
   loops: Record<string, number>;
-  /** The longest that a process took to say that it is alive. */
+  /** Longest response time of /healthz, by process. */
   pages: Record<string, number>;
-  /** The longest that an event waited for its answer. */
+  /** Longest response time of a request with events. */
   answer: number;
-  /** The longest that nothing but refusals were met. */
+  /** Longest period in which every request was refused. */
   refused: number;
-  /** The longest that the event loop of the probe stood, which has next to nothing to do. */
+  /** Longest stall of the probe's event loop. The probe is almost idle, so it shows other load on the machine. */
   bystander: number;
 }
 
-/** The larger of each figure. */
+/** Returns the maximum of each figure. */
 export function largest(all: Figures[]): Figures {
   const most = (read: (figures: Figures) => number) => Math.max(0, ...all.map(read));
   const mostOf = (read: (figures: Figures) => Record<string, number>) =>

@@ -16,30 +16,30 @@ import { paceNow } from './pace.ts';
 import { type Probe, startProbe } from './probe.ts';
 import { createSender, type Sender } from './send.ts';
 
-/** Every shape at both bounds, instead of one of each operation at one of them. */
+/** Whether to send every shape at both size limits, instead of a few shapes per operation at a random limit. */
 const EVERY_SHAPE = process.env.G8_SHAPES === 'all' || process.env.TEST_LENGTH === 'long';
 const SECONDS = Number(process.env.G8_SECONDS ?? (EVERY_SHAPE ? 3 : 1));
 const HEAVY = Number(process.env.G8_USERS ?? 80);
 const SUMMARIES = Number(process.env.G8_SUMMARIES ?? 2000);
 const SEED = Number(process.env.G8_SEED ?? Date.now() % 1_000_000_000);
-/** Ids of operations, with `,` between them, and parts of the names of shapes, with `|`. */
+/** Filters: comma-separated ids of operations, and parts of shape names separated by `|`. */
 const ONLY = process.env.G8_ONLY;
 const OF = (process.env.G8_OF ?? '').split('|');
 
-/** Milliseconds for which a request may hold up anybody else. */
+/** Maximum milliseconds for which a request may delay other workspaces. */
 const LONGEST = 1000;
 
 /**
- * Of a machine that is busy otherwise, how many times what a process beside it waits is taken for its share, beyond what
- * such a process waits on a calm one.
+ * Allowance for other load on the machine. The longest stall of the idle probe process beyond CALM milliseconds, which
+ * it has on a calm machine, is multiplied by BUSY and added to the limit.
  */
 const BUSY = 10;
 const CALM = 20;
 
-/** What is too long counts when it is so each time, alone and with the users as they were: chance is not. */
+/** Attempts per case. A case fails only if it is too slow in each attempt, alone and with restored users. */
 const TRIES = 3;
 
-/** Shapes of an operation that the short form sends: most of what is known is about the first. */
+/** Number of shapes per operation in the short form; default 1. The first shapes are the ones with known problems. */
 const CHOSEN: Record<string, number> = { 'users.track': 6, 'users.merge': 2 };
 
 const BOUNDS = { '50 KB': 50_000, '4 MB': 3_990_000 } as const;
@@ -55,7 +55,7 @@ let sender: Sender;
 
 beforeAll(async () => {
   process.stderr.write(`G8, seed ${SEED}\n`);
-  // The lock's duration is the default: what a busy machine makes of a shorter one is another test's.
+  // Uses the default lock duration. Other tests cover short locks on a busy machine.
   const env = { LOCK_DURATION_MS: '5000' };
   fleet = await startFleet('redis', { edges: 1, workers: 1, syncs: 1, env });
   const board = { BOARD_PORT: String(await leasePort()), BOARD_PASSWORD: 'of the test' };
@@ -78,7 +78,7 @@ beforeAll(async () => {
   sender = await createSender({ port: web!.port, grown, random, access: createAccess(fleet.pool) });
   const { key } = neighbour;
   probe = await startProbe({ port: web!.port, key, users: userOfEachLane(neighbour), processes });
-  // What a process does once, on its first requests, is not what a client can make it do again.
+  // Warms the processes up: a client cannot cause the work of the first requests again.
   for (const operation of operations) await sender.example(operation);
   await probe.figures();
 }, 600_000);
@@ -114,15 +114,15 @@ function note(what: string, figures: Figures): { what: string; figures: Figures 
 }
 
 /**
- * What is too long, with what was sent meanwhile.
+ * Returns a line for each figure above the limit, with the request that was sent.
  *
- * @param pace of the machine
+ * @param pace slowness of the machine, a factor from 1 to 2
  */
 function stalls(from: typeof seen, pace: number): string[] {
   return from.flatMap(({ what, figures }) => {
     const { lanes, loops, pages, refused, bystander } = figures;
     const all = { ...loops, lane: Math.max(...lanes), refused };
-    // Each says the same in its way: the machine is not as it was for the table.
+    // Both measure how much slower the machine is than the machine of the benchmark table; the larger limit applies.
     const most = Math.max(LONGEST * pace, LONGEST + BUSY * Math.max(0, bystander - CALM));
     const broken = Object.entries(all).filter(([, figure]) => !(figure < most));
     const stood = Object.entries(pages).filter(([, figure]) => !(figure < most));
@@ -130,7 +130,7 @@ function stalls(from: typeof seen, pace: number): string[] {
   });
 }
 
-/** An envelope that was cut has taken effect; what comes next is measured alone. */
+/** Waits until the rest of every split envelope is applied, so that the next case is measured alone. */
 async function workedOff(): Promise<void> {
   await waitUntil(async () => (await fleet.pool.query('select from cut_envelopes limit 1')).rowCount === 0, {
     what: 'the last envelope to be worked off',
@@ -139,9 +139,9 @@ async function workedOff(): Promise<void> {
 }
 
 /**
- * Measures something, again while it is too long.
+ * Runs a measurement, and repeats it up to TRIES times while it is too slow.
  *
- * @returns what was too long the last time
+ * @returns the figures above the limit in the last attempt
  */
 async function lasting(measure: (what: string) => Promise<typeof seen>): Promise<string[]> {
   for (let attempt = 1; ; attempt++) {
@@ -156,7 +156,7 @@ async function lasting(measure: (what: string) => Promise<typeof seen>): Promise
   }
 }
 
-/** One bound for each shape that is sent; in the long form both. */
+/** Yields each shape with a random size limit, or with both limits in the long form. */
 function* cases(): Iterable<{
   bound: string;
   bytes: number;
@@ -176,12 +176,12 @@ function* cases(): Iterable<{
   }
 }
 
-test('G8: no request of any operation holds up a neighbour for longer than a second', async () => {
+test('G8: no request of any operation delays another workspace for more than a second', async () => {
   const broken: string[] = [];
   for (const { bound, bytes, operation, of } of [...cases()])
     broken.push(
       ...(await lasting(async (attempt) => {
-        // Another one each time, though as bad: what is gone cannot be deleted again.
+        // Creates a new shape for each attempt, because a deleted user cannot be deleted again.
         const shape = sender.shapesOf(operation, bytes).find((one) => one.of === of)!;
         const started = performance.now();
         const status = await sender.fire(operation, shape);
@@ -199,7 +199,7 @@ test.each([
   [8, SECONDS * 1000],
   [64, 1000],
 ])(
-  'G8: on %i connections they hold up no event loop for longer than a second, no answer to a neighbour, and a lane no longer than each could',
+  'G8: %i connections block loops, pages and requests at most 1 s, a lane 1 s per connection',
   async (connections, milliseconds) => {
     const bounds = Object.entries(BOUNDS);
     for (const [bound, bytes] of EVERY_SHAPE ? bounds : [pick(random, bounds)]) {
@@ -207,7 +207,7 @@ test.each([
         const statuses = await sender.flood(operations, { bytes, connections, milliseconds });
         const what = `${bound}, ${connections} connections${attempt} (${rounded(Object.fromEntries(statuses))})`;
         const { figures } = note(what, await probe.figures());
-        // Behind as many as are under way a lane is theirs together.
+        // All connections share the lane, so its delay is divided by their number.
         const lanes = figures.lanes.map((milliseconds) => milliseconds / connections);
         return [{ what, figures: { ...figures, lanes } }];
       });

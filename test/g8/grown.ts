@@ -10,28 +10,28 @@ import { temporaryFolder } from '../setup/fixtures.ts';
 import { createIntegration } from '../setup/integrations.ts';
 import { createGroup, type TestWorkspace } from '../setup/workspace.ts';
 
-/** What a workspace holds whose users have grown to their limits. */
+/** A workspace whose users have grown to their limits. */
 export interface Grown {
   workspace: TestWorkspace;
-  /** `heavy-0`, `heavy-1` … have all that a user can have. */
+  /** Number of users `heavy-0`, `heavy-1` … that have as much data as a user can have. */
   heavy: number;
-  /** Attributes of heavy users, by what `heavy-<n>` has: n modulo their number. */
+  /** Kinds of attributes. The user `heavy-<n>` has the kind at index n modulo 4. */
   kinds: readonly ['arrays', 'objects', 'texts', 'ids'];
   groups: string[];
   integration: string;
   centers: string[];
   accounts: string[];
-  /** Gives those users that are left the attributes that they had. */
+  /** Restores the attributes of the users that are not deleted. */
   restore(): Promise<void>;
 }
 
-/** An address that as many have as it may name, and one that more have. */
+/** Addresses with as many users as a request can affect, and with more. */
 export const CROWDED = { email: 'crowd@example.com', phone: '+14155552671', holders: 500 };
 export const OVERCROWDED = { email: 'over@example.com', holders: 1000 };
 
 const range = (length: number) => Array.from({ length }, (_, index) => index);
 
-/** Five attributes of one kind, or a thousand texts of 240 characters: nearly all that a user may have. */
+/** Creates attributes of nearly the maximum size: five of one kind, or 980 texts of 240 characters. */
 function documents(): Record<Grown['kinds'][number], Json> {
   const five = (value: Json) => Object.fromEntries(range(5).map((index) => [`list${index}`, value]));
   const documents = {
@@ -40,21 +40,21 @@ function documents(): Record<Grown['kinds'][number], Json> {
     texts: Object.fromEntries(range(980).map((index) => [`text${index}`, 'x'.repeat(240)])),
     ids: five(range(1150).map((id) => ({ id, a: 1 }))),
   };
-  // One that has grown too large is refused in the end, and measures nothing else.
+  // Changes of a user above the limit would be refused, and the test would measure only the refusal.
   for (const [kind, attributes] of Object.entries(documents))
     if (customBytes(attributes) > MAX_CUSTOM_BYTES * 0.99)
       throw new Error(`${kind}: more than a user may have`);
   return documents;
 }
 
-/** The ids of users and of what else is grown: a profile's id ends with 26 zeros. */
+/** SQL for the ids of users. The last 26 bits of a profile id are 0. */
 const idOf = (kind: string, number: string) =>
   `('019c13ec-a2e2-7${kind}-8000-' || lpad(to_hex(${number}), 5, '0') || '0000000')::uuid`;
 
 /**
- * Grows users to their limits by statements of its own: by requests it would take hours.
+ * Fills a workspace up to its limits by SQL statements, because requests would take hours.
  *
- * @param summaries kinds of events, and products, of each of the first fifty heavy users
+ * @param summaries number of event names, and of products, of each of the first fifty heavy users
  */
 export async function grow(
   pool: pg.Pool,
@@ -86,7 +86,7 @@ export async function grow(
       [id, docs],
     );
     await pool.query('vacuum analyze profiles');
-    // Hundreds of megabytes: who writes them to disk is not to be measured.
+    // Writes hundreds of megabytes to disk now, so that the checkpoint is not part of the measurement.
     await pool.query('checkpoint');
   };
   await insert('002', 'crowd-', CROWDED.holders, CROWDED);
@@ -161,7 +161,7 @@ export async function grow(
   };
 }
 
-/** Rows of the longest payloads, for a sync. */
+/** Creates an integration whose file has rows with the largest payloads. */
 async function growWarehouse(pool: pg.Pool, workspaceId: string): Promise<string> {
   const path = temporaryFolder('penstock-g8-');
   const payloads = [
@@ -180,13 +180,13 @@ async function growWarehouse(pool: pg.Pool, workspaceId: string): Promise<string
   return createIntegration(pool, workspaceId, { source: { type: 'folder', path, format: 'csv' } });
 }
 
-/** Names of workspaces of the company that an account can be let into. */
+/** Names of workspaces of the company to which an account can get access. */
 export const SHOPS = range(500).map((index) => `g8-shop-${index}`);
 
-/** What an account may do in each of them: with as many, it has nearly all values that one may have. */
+/** Permissions of an account in each workspace; together they are nearly the maximum number of values per account. */
 export const ALLOWED = workspacePermissions.slice(0, 46);
 
-/** A full page of accounts as large as they may be. */
+/** Inserts a full page of accounts of the maximum size. */
 async function growAccounts(pool: pg.Pool, workspaceId: string): Promise<string[]> {
   const company = await companyOf(pool, workspaceId);
   await pool.query(

@@ -1,9 +1,9 @@
 import { CROWDED, OVERCROWDED } from './grown.ts';
 import { full, json, type Making, opposite, padding, range, type Shape } from './shape.ts';
 
-/** What the operations on identities take. */
+/** Returns the worst known requests to the identity operations. */
 export function identity({ bytes, grown, random }: Making): Record<string, Shape[]> {
-  // Those at the end: what is deleted is missed elsewhere.
+  // Uses the last users, because other shapes need the first ones and this shape deletes users.
   const users = range(50).map(
     (index) => `heavy-${grown.heavy - 1 - Math.floor(random() * (grown.heavy / 3)) - (index % 3)}`,
   );

@@ -1,17 +1,17 @@
-/** What parsing takes on the quiet machine of the table in docs/evidence/reliability.md, in ms: the median of nine. */
+/** Median of nine parses on the machine of the table in docs/evidence/reliability.md, without other load, in ms. */
 const REFERENCE_MS = 40;
 const LOOKS = 9;
 
-/** A machine that is slower still says nothing. */
+/** Upper bound of the factor: a limit that is more than twice as long would not prove the guarantee. */
 const SLOWEST = 2;
 
 const TEXT = `[${'{},'.repeat(350_000)}0]`;
 
 /**
- * How many times as long the same work takes on this machine, now, as on the one of the table: machines that share a
- * host have slow quarters of an hour that no load of their own explains.
+ * Measures how many times longer the same work takes now than on the machine of the table. Virtual machines that share
+ * a host can be slow for a quarter of an hour without any load of their own.
  *
- * @returns 1 to 2
+ * @returns a factor from 1 to 2
  */
 export function paceNow(): number {
   const took = Array.from({ length: LOOKS }, () => {

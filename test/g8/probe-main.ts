@@ -2,12 +2,12 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Figures, ProbeOptions } from './figures.ts';
 
-/** Milliseconds between two events, two looks at what is readable, and two questions to each process. */
+/** Milliseconds between two events, two reads of the events, and two requests to /healthz of each process. */
 const EVENTS = 100;
 const LOOKS = 25;
 const PAGES = 100;
 
-/** The program of the probe: a neighbour who sends a little and wants to read it back, and asks how the processes are. */
+/** Program of the probe: sends few events from another workspace, reads them back, and polls all processes. */
 const options: ProbeOptions = JSON.parse(process.env.PROBE!);
 const { port, key, users, processes } = options;
 const base = `http://127.0.0.1:${port}`;
@@ -15,9 +15,9 @@ const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/j
 const histogram = monitorEventLoopDelay({ resolution: 10 });
 histogram.enable();
 
-/** Of each lane, what was accepted and not read yet, the oldest first. */
+/** Accepted events that are not readable yet, by lane, oldest first. */
 const waiting: { time: number; since: number }[][] = users.map(() => []);
-/** Of each lane, when the last event was sent that has been read. */
+/** Time of the latest readable event, by lane. */
 const read = users.map(() => 0);
 let refusedSince: number | undefined;
 let figures = nothing();
@@ -34,7 +34,7 @@ function nothing(): Figures {
   };
 }
 
-/** Each event has a millisecond of its own. */
+/** Time of the latest event. Each event gets a unique millisecond. */
 let last = 0;
 async function send(): Promise<void> {
   const time = Math.max(Date.now(), last + 1);
@@ -89,7 +89,7 @@ async function ask(name: string): Promise<void> {
   figures.pages[name] = Math.max(figures.pages[name]!, performance.now() - started);
 }
 
-/** One after the other: each takes the longest lag away from the page, and what is on its way counts as well. */
+/** Runs scrapes one after the other. Each scrape resets the lag on the page, so all results must be counted. */
 let scraped: Promise<void> = Promise.resolve();
 function scrape(): Promise<void> {
   scraped = scraped.then(readLags, readLags);
@@ -111,7 +111,7 @@ async function every(milliseconds: number, work: () => Promise<void>): Promise<v
   }
 }
 
-/** Answers when what is sent from now on has been readable in every lane: what came before has been applied then. */
+/** Responds once an event sent after the message is readable in every lane: all earlier jobs are applied by then. */
 process.on('message', async () => {
   const asked = Date.now();
   const end = asked + 300_000;
@@ -128,7 +128,7 @@ process.on('message', async () => {
 });
 process.on('disconnect', () => process.exit());
 
-// Who waits for an answer sends the next one all the same.
+// Sends the next events even if the previous request has no response yet.
 setInterval(() => void send(), EVENTS);
 void every(LOOKS, look);
 for (const name of Object.keys(processes)) void every(PAGES, () => ask(name));

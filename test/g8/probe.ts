@@ -2,14 +2,14 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import type { Figures, ProbeOptions } from './figures.ts';
 
-/** A neighbour in a process of its own, so that what the test does with its requests is not measured. */
+/** Starts the probe in a separate process, so that the load of the test process does not affect its figures. */
 export async function startProbe(options: ProbeOptions) {
   const child = fork('dist/test/g8/probe-main.js', {
     env: { ...process.env, PROBE: JSON.stringify(options) },
   });
   await once(child, 'message');
   return {
-    /** What it met since the last time, when all that was accepted before has been applied. */
+    /** Waits until all earlier requests are applied, and returns the figures since the previous call. */
     async figures(): Promise<Figures> {
       child.send('figures');
       const [figures] = await once(child, 'message');

@@ -7,10 +7,10 @@ import type { Grown } from './grown.ts';
 import type { Shape } from './shape.ts';
 import { shapesOf } from './shapes.ts';
 
-/** Where a connection ended without an answer. */
+/** Status of a request whose connection ended without a response. */
 const BROKEN = 0;
 
-/** Sends the worst requests that are known, from the workspace whose users have grown. */
+/** Creates a client that sends the worst known requests from the workspace with grown users. */
 export async function createSender({
   port,
   grown,
@@ -24,15 +24,15 @@ export async function createSender({
 }) {
   const agent = new Agent({ keepAlive: true });
 
-  /** The shapes of an operation; of one that takes nothing, its example. */
+  /** Returns the shapes of an operation, or its example if it has no shapes. */
   function shapes({ id }: Operation, bytes: number): Shape[] {
     const known = shapesOf({ grown, bytes, random })[id] ?? [{ of: 'the example' }];
-    // Another one first each time.
+    // Starts with a random shape.
     const first = Math.floor(random() * known.length);
     return [...known.slice(first), ...known.slice(0, first)];
   }
 
-  /** @returns the status */
+  /** Sends a request. @returns the status of the response */
   async function fire(operation: Operation, shape: Shape): Promise<number> {
     const { key, headers } = await access.admit(operation, grown.workspace);
     const { body } = shape;
@@ -68,12 +68,12 @@ export async function createSender({
   return {
     shapesOf: shapes,
     fire,
-    /** The documented example of an operation. */
+    /** Sends the documented example of an operation. */
     async example(operation: Operation): Promise<void> {
       const example = await access.example(operation, grown.workspace);
       await send(port, { ...example, ...(await access.admit(operation, grown.workspace)) });
     },
-    /** Keeps so many connections busy for so long. @returns how many answers had which status, 0: none */
+    /** Sends requests on all connections until the time is over. @returns responses by status; 0: broken connection */
     async flood(
       operations: Operation[],
       { bytes, connections, milliseconds }: { bytes: number; connections: number; milliseconds: number },
@@ -84,7 +84,7 @@ export async function createSender({
         do {
           const operation = pick(random, operations);
           const [shape] = shapes(operation, bytes);
-          // What breaks in a flood is its own affair: measured is whom it holds up.
+          // Failed requests are only counted: the test measures the delay of other workspaces.
           const status = await fire(operation, shape!).catch(() => BROKEN);
           statuses.set(status, (statuses.get(status) ?? 0) + 1);
         } while (performance.now() < end);

@@ -1,16 +1,16 @@
 import type { Grown } from './grown.ts';
 
-/** What shapes are made from. */
+/** Input for building shapes. */
 export interface Making {
   grown: Grown;
-  /** Most bytes of a body. */
+  /** Maximum bytes of a body. */
   bytes: number;
   random(): number;
 }
 
-/** What is sent to one operation. Bodies are texts of JSON: to make objects of them first would take long. */
+/** An expensive request to one operation. Bodies are JSON texts, because building objects first would take long. */
 export interface Shape {
-  /** What makes it bad. */
+  /** Name: the cause of the cost. */
   of: string;
   body?: string;
   params?: Record<string, string>;
@@ -23,13 +23,13 @@ export const json = JSON.stringify;
 export const list = (texts: string[]) => `[${texts.join()}]`;
 export const opposite = [['most_recently_updated'], ['least_recently_updated']] as const;
 
-/** As many objects as an array may have, each of its share of the bytes. */
+/** Builds an array of `count` objects that share the bytes of the body equally. */
 export const full = (count: number, bytes: number, make: (index: number, share: number) => string) => {
   const share = Math.floor((bytes - 200) / count) - 1;
   return list(range(count).map((index) => make(index, share)));
 };
 
-/** As many parts as fit; at least one. */
+/** Joins as many parts as fit into `share` characters, at least one and at most `most`. */
 export const parts = (share: number, most: number, make: (index: number) => string) => {
   const texts: string[] = [];
   for (let left = share, index = 0; index < most; index++) {

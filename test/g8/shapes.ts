@@ -189,7 +189,7 @@ function scim({ bytes, grown, random }: Making): Record<string, Shape[]> {
   };
 }
 
-/** The worst requests that are known, of every operation that has any. */
+/** Returns the worst known requests by operation id. */
 export function shapesOf(making: Making): Record<string, Shape[]> {
   return {
     'users.track': track(making),

@@ -1,7 +1,7 @@
 import { CROWDED, type Grown, OVERCROWDED } from './grown.ts';
 import { full, type Making, parts, range, type Shape } from './shape.ts';
 
-/** Attribute objects for one user each, or all for the same. */
+/** Builders of attribute objects, for one user per object or for the same user in all objects. */
 function attributes({
   grown,
   bytes,
@@ -81,7 +81,7 @@ function attributes({
   };
 }
 
-/** Everything that /users/track takes. */
+/** Returns the worst known requests to /users/track. */
 export function track(making: Making): Shape[] {
   const { bytes, grown, random } = making;
   const time = '"time":"2026-01-31T12:00:00Z"';
