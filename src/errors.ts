@@ -9,7 +9,7 @@ interface CatalogueEntry {
   code?: string;
   /** The first sentence of `detail`, unless the code that refuses the request gives a sentence with values. */
   meaning?: string;
-  /** What the client can do: the end of `detail`. */
+  /** Action for the client; the last sentence of `detail`. */
   remedy?: string;
   /** Reason and field that are stored for a refused element. Absent if the error never refuses a single element. */
   cause?: RefusalCause;

@@ -9,9 +9,9 @@ import { type BucketDefinition, type Credentials, SourceError } from './source.t
 /** Time limits for a storage service, in milliseconds. */
 export interface TimeLimits {
   connect: number;
-  /** Until a response begins, and between two parts of it. */
+  /** Time until a response begins, and between two parts of it. */
   silence: number;
-  /** For all pages of a list together. */
+  /** Total time for all pages of a list. */
   list: number;
   /** Period in which an object must transfer at least `MIN_BYTES_PER_WINDOW`. */
   window: number;

@@ -14,7 +14,7 @@ import type { Channel } from '../store/subscription-states.ts';
 /** Settings that change how operations validate requests. */
 export interface OperationOptions {
   longStrings?: LongStrings | undefined;
-  /** By default the rules of the specification. */
+  /** Default: the rules of the specification. */
   rules?: VendorRules | undefined;
 }
 

@@ -2,10 +2,10 @@
 export interface Reservation {
   /**
    * Adds so many bytes, or returns them if negative.
-   * @returns false, with nothing changed, if the owner or the budget has no room for them
+   * @returns false, without a change, if the limit of the owner or of the budget would be exceeded
    */
   grow(bytes: number): boolean;
-  /** Returns all of its bytes; further calls change nothing. */
+  /** Returns all bytes of the reservation; further calls have no effect. */
   release(): void;
 }
 
@@ -18,7 +18,7 @@ export interface ByteBudgetSettings {
   mostOfStrangers: number;
 }
 
-/** Owner that stands for all callers without a key. */
+/** Owner id for all callers without a key. */
 const ANONYMOUS = '';
 
 /**

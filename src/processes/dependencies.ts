@@ -307,10 +307,10 @@ async function findLacking(
 
 const answered = Promise.resolve();
 
-/** Turns of the event loop in which an answer may arrive. */
+/** Number of turns of the event loop in which a response may arrive. */
 const TURNS = 4;
 
-/** As `within`, in several turns of the event loop: a loop that was held up has not waited for an answer meanwhile. */
+/** Limits the time of `work`, in several turns: a blocked event loop must not count as waiting for a response. */
 function inTurns<T>(milliseconds: number, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     let left = TURNS;

@@ -53,7 +53,7 @@ export interface Heartbeat extends Service {
   soon(): void;
   /** Seconds by which the clock of Postgres is ahead, at the last heartbeat. Undefined if it is older than FRESH_MS. */
   clockSkew(): number | undefined;
-  /** Why Postgres refused the last heartbeat; undefined: it was written, or Postgres did not answer. */
+  /** Reason why Postgres refused the last heartbeat; undefined if it was written or Postgres did not respond. */
   rejectsWrites(): Readings['rejectsWrites'];
 }
 
@@ -120,7 +120,7 @@ export function startHeartbeat(
     if (beats++ % FORGET_EVERY === 0) await forgetProcesses(pool);
   }
 
-  /** Marks processes of this kind and host that do not run any more: this one replaces them. */
+  /** Marks processes of this kind and host as ended if they no longer run, because this process replaces them. */
   async function endPredecessors(): Promise<void> {
     for (const { id: other, pid } of await listSameKind(pool, self))
       if (pid === self.pid || !isAlive(pid))

@@ -4,27 +4,27 @@ import path from 'node:path';
 import { shortened } from '../platform/format.ts';
 import { messageOf } from '../platform/log.ts';
 
-/** Characters of an error that are kept. */
+/** Maximum characters of a stored error. */
 const MOST = 300;
 
 const fileOf = (id: string) => path.join(tmpdir(), `penstock-${id}.end`);
 
 /**
- * Keeps the error that ends this process in a file, where the next process of its kind on this machine finds it. A
- * process that is killed leaves none.
- * @param id of the process, a UUID
+ * Writes the error that ends this process to a file, which the next process of its kind on this machine reads. A killed
+ * process writes no file.
+ * @param id UUID of the process
  */
 export function keepLastWords(id: string): void {
   process.on('uncaughtExceptionMonitor', (error) => {
     try {
       writeFileSync(fileOf(id), shortened(messageOf(error).split('\n')[0]!, MOST), { mode: 0o600 });
     } catch {
-      // Its log has the error as well.
+      // The log of the process has the error too.
     }
   });
 }
 
-/** Returns the error that ended a process, and removes its file; undefined: it left none on this machine. */
+/** Returns the error that ended a process and removes its file; undefined if this machine has no such file. */
 export function readLastWords(id: string): string | undefined {
   try {
     const text = readFileSync(fileOf(id), 'utf8');

@@ -217,7 +217,7 @@ interface OwnFindings {
   own: { [Name in keyof OwnWork]: OwnWork[Name] | undefined };
 }
 
-/** The problems that a process sees by itself, for its /readyz; nothing while it sees none. */
+/** Returns the problems that a process detects itself, for its /readyz; empty while it detects no problem. */
 export function ownProblems(
   {
     connection,

@@ -9,7 +9,7 @@ import { allServers } from '../queue/open-redis.ts';
 import { type RedisHealth, readHealth } from '../queue/redis.ts';
 import type { Pool, PostgresClient } from '../store/database.ts';
 
-/** What a store has shown when a connection to it was made. */
+/** Expiry of the certificate that a store presented when a connection was opened. */
 interface Certificate {
   store: 'postgres' | 'redis';
   until: Date;

@@ -57,7 +57,7 @@ export interface AttributeContext {
   /** Time of acceptance in epoch milliseconds. Later session dates are replaced by it. */
   now: number;
   longStrings: LongStrings;
-  /** By default the rules of the specification. */
+  /** Default: the rules of the specification. */
   attributeRules?: AttributeRules;
 }
 

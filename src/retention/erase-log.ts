@@ -7,7 +7,7 @@ import {
   selectErasingWorkspaces,
 } from '../store/stream-erasures.ts';
 
-/** Seconds that the first deleted user waits, so that one pass over the log serves many. */
+/** Seconds that the first deleted user waits, so that one pass erases the entries of many users. */
 export const ERASE_LOG_AFTER_SECONDS = 1800;
 
 /** Rows of the log per transaction, each with up to a few hundred entries. */

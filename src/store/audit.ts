@@ -90,7 +90,7 @@ export type AuditVia = 'console' | 'command_line' | 'scim' | 'dashboard';
 /** Company id of entries that concern the installation. */
 export const NO_COMPANY = NIL_UUID;
 
-/** Who acts, and from where. */
+/** The actor of an audited change, and the way and address from which it came. */
 export interface Actor {
   kind: 'account' | 'operator' | 'scim_token' | 'nobody';
   id?: string | undefined;

@@ -7,7 +7,7 @@ export interface AdvisoryLock {
   /** SQL expression of the lock's number, and its parameters. */
   number: string;
   values?: unknown[];
-  /** What the lock keeps out, for the error message if it is lost. */
+  /** Description of the work that the lock excludes, for the error message if the lock is lost. */
   keepsAway: string;
 }
 

@@ -52,7 +52,7 @@ export interface Figures {
   refused: number;
   /** Rejected requests per second since the previous heartbeat. */
   refusedPerSecond: number;
-  /** Of web, by name; null for all others. The row of an ended process has how it ended instead. */
+  /** Load levels of web by name; null for other processes. The row of an ended process has its last error instead. */
   marks: Record<string, MarkLevel> | null;
   residentBytes: number;
   /** Share of the time since the previous heartbeat in which the event loop was busy, 0 to 1. */
@@ -114,7 +114,7 @@ type PreviousCounts = Pick<Figures, 'objects' | 'refused'>;
 /**
  * Records a heartbeat of the process. The first one registers it.
  *
- * @param told counts of the previous heartbeat; absent for the first one
+ * @param told counts of the previous heartbeat; absent for the first heartbeat
  * @returns the store's clock in epoch milliseconds
  */
 export async function beatProcess(
@@ -155,7 +155,7 @@ export async function leaveFleet(
 /** Seconds after which a silent process is removed. */
 const FORGOTTEN_SECONDS = 3600;
 
-/** Removes the rows of silent processes. What they had done stays counted. Ended ones are counted for an hour. */
+/** Removes the rows of silent processes and keeps their counts. Rows of ended processes stay for an hour. */
 const forget = `
   with gone as (
     delete from processes
@@ -209,7 +209,7 @@ export async function listSameKind(
   return rows;
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const end = `
   update processes
   set marks = jsonb_build_object('ended', jsonb_build_object('reason', $2::text)), missing = '{}', held = '[]'
@@ -217,7 +217,7 @@ const end = `
 
 /**
  * Marks a process as ended: it leaves the list, and is counted for some minutes. A heartbeat of the process reverts this.
- * @param reason its last error; null: it left none
+ * @param reason its last error; null if the error is unknown
  */
 export async function markEnded(
   pool: Pick<Pool, 'query'>,
@@ -235,7 +235,7 @@ export interface EndedProcesses {
   count: number;
   /** Time of the last heartbeat of the first. */
   since: Date;
-  /** Last error of the latest; null: it left none. */
+  /** Last error of the process that ended last; null if the error is unknown. */
   lastError: string | null;
 }
 

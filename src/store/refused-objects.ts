@@ -247,7 +247,7 @@ const listHoursStatement = `
   order by refused_objects.hour desc
   limit ${SHOWN_HOURS}`;
 
-/** One hour of a cause. */
+/** Refused objects of one cause in one hour. */
 export type RefusedHour = Pick<RefusedGroup, 'hour' | 'objects' | 'lastRequestId' | 'sampleRequestId'> & {
   sample: Json | null;
 };

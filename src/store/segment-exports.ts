@@ -233,10 +233,10 @@ export interface FailedExport {
   endedAt: Date;
 }
 
-/** Exports that are listed, the latest. */
+/** Maximum number of failed exports that are listed, newest first. */
 const MOST_FAILED = 20;
 
-/** By the index on the time of the request. A later export of the same segment replaces an earlier one. */
+/** Reads by the index on the time of the request. A later export of a segment replaces an earlier one. */
 const listFailedStatement = `
   select workspaces.name as workspace, coalesce(segments.name, segment_exports.segment_id::text) as segment,
     left(segment_exports.last_error, 200) as "lastError", segment_exports.ended_at as "endedAt"

@@ -180,7 +180,7 @@ export async function listDestinations(
   return rows;
 }
 
-/** By primary key, once for each workspace. */
+/** Reads by primary key, once per workspace. */
 const ownerStatement = `
   select stream_destinations.workspace_id::text as owner
   from stream_destinations

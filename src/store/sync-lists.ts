@@ -124,9 +124,9 @@ interface SyncState {
   failing: number;
   /** The first 20 failing integrations in order of their ids. */
   failingNames: { workspace: string; integration: string }[];
-  /** The first 20 active integrations whose last run did not succeed: those above, and those that ended as partial. */
+  /** The first 20 active integrations whose last run failed or ended as partial. */
   troubled: TroubledIntegration[];
-  /** Seconds since the oldest run that has not ended was begun; 0: there is none. */
+  /** Seconds since the start of the oldest unfinished run; 0 if all runs are finished. */
   oldestSeconds: number;
 }
 
@@ -142,7 +142,7 @@ export interface TroubledIntegration {
   endedAt: string;
 }
 
-/** By the index of unfinished runs, and for each integration the end of its own; `between` as in `listRuns`. */
+/** Reads the index of unfinished runs, and the last ended run per integration. See `listRuns` for `between`. */
 const readSyncStateStatement = `
   with troubled as materialized (
     select integrations.id, integrations.workspace_id, integrations.name, last.status, last.rows_failed,

@@ -32,7 +32,7 @@ import { leaveBehind } from '../setup/left-behind.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { silent } from '../workers/batch.ts';
 
-/** One user more than a file holds. */
+/** Number of users: one more than the maximum of a file. */
 export const CROWD = 5001;
 export const actor = commandLine();
 

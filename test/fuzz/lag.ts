@@ -32,7 +32,7 @@ export function watchLag(port: number) {
 
   const timer = setInterval(() => void look().catch(() => {}), 1000);
   return {
-    /** All in milliseconds. */
+    /** Stops the measurement and returns its results in milliseconds. */
     async stop() {
       clearInterval(timer);
       await look();

@@ -96,7 +96,7 @@ const history = `
   where subscription_history.workspace_id = $1 and subject_kind <> 'profile'
   group by 1, 2, 3, 4 order by 1, 2, 3, 4`;
 
-/** In the form for one workspace, which a distributed Postgres takes as well. */
+/** Restricted to one workspace, so that a distributed Postgres accepts it too. */
 const keptLetters = ofOneWorkspace(
   'select kept.id from kept_dead_letters as kept where kept.workspace_id = $1::uuid',
 );

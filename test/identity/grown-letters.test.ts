@@ -88,7 +88,7 @@ async function stored(...externalIds: string[]) {
   return rows[0];
 }
 
-/** In the form for one workspace, which a distributed Postgres takes as well. */
+/** Restricted to one workspace, so that a distributed Postgres accepts it too. */
 const keptRows = ofOneWorkspace(`
   select count(*)::integer as "failedRows"
   from kept_row_errors as kept

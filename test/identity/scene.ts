@@ -9,7 +9,7 @@ import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createStore } from '../operations/in-process.ts';
 import { attributes, event } from '../workers/batch.ts';
 
-/** In the form for one workspace, which a distributed Postgres takes as well. */
+/** Restricted to one workspace, so that a distributed Postgres accepts it too. */
 const keptLettersStatement = ofOneWorkspace(`
   select kept.id
   from kept_dead_letters as kept

@@ -21,7 +21,7 @@ export const isOurs = (name: string) => /^(?:src|workers)\//.test(name);
 
 const LOADED = /^(?:(?:import|export)\b[^'";]*?\bfrom\s+|import\s+)'([^']+)'/gm;
 
-/** Also of types. */
+/** Matches imports of modules and of types. */
 const IMPORTED = /\bimport\(\s*'([^']+)'/g;
 const OPENED = /(?<!\btypeof )\bimport\(\s*'([^']+)'/g;
 

@@ -28,7 +28,7 @@ import { type MemoryRows, memorySource } from './memory-source.ts';
 
 const log = createLog('test', 'silent');
 
-/** In the form for one workspace, which a distributed Postgres takes as well. */
+/** Restricted to one workspace, so that a distributed Postgres accepts it too. */
 const readErrors = ofOneWorkspace(`
   select kept.number::integer, kept.reason
   from kept_row_errors as kept
