@@ -141,7 +141,7 @@ test('the clock difference to a local Postgres is zero, and unknown before the f
   await heartbeat.stop();
 });
 
-test('a later process of the same kind and host replaces those whose pid is gone, and their ends are counted', async () => {
+test('a new process ends rows of its kind and host whose pid is gone, and counts the ends', async () => {
   const gone = { ...workerOn(hostname()), pid: 2 ** 30 };
   const [killed, failed, elsewhere, living] = [
     ...[gone, { ...gone, id: newId() }, { ...gone, id: newId(), host: 'elsewhere' }],
