@@ -35,7 +35,7 @@ export interface DevOptions {
 
 /** Programs that commands run. No file of this folder may import them, because they build on this folder. */
 export interface Programs {
-  /** The program of `npm start`. */
+  /** Runs the program of `npm start`. */
   start(): Promise<void>;
   dev(options: DevOptions): Promise<void>;
 }
@@ -52,7 +52,7 @@ export function addNoun(parent: Command, name: string, description: Description)
   return described(parent.command(name), description);
 }
 
-/** Adds a verb, with the option `--json` that all of them have. */
+/** Adds a verb with the common option `--json`. */
 export function addVerb(parent: Command, name: string, description: Description): Command {
   return described(parent.command(name), description).option(
     '--json',
@@ -60,7 +60,7 @@ export function addVerb(parent: Command, name: string, description: Description)
   );
 }
 
-/** Adds its sentence and its example to a command's help. */
+/** Adds the sentence and the example to the help of a command. */
 export function described(command: Command, { sentence, example }: Description): Command {
   return command.description(sentence).addHelpText('after', `\nExample:\n  $ ${PENSTOCK} ${example}`);
 }

@@ -6,7 +6,7 @@ import { refuseTaken } from './command.ts';
 import { change } from './installation.ts';
 
 export interface NewSegment {
-  /** Absent: a new one. */
+  /** Id of the segment; a new id if absent. */
   id?: string | undefined;
   workspaceId: string;
   name: string;

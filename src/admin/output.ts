@@ -53,10 +53,10 @@ export function printJson(document: Json): void {
   process.stdout.write(`${indented(document)}\n`);
 }
 
-/** Widest table, in characters. */
+/** Maximum width of a table, in characters. */
 const MAX_WIDTH = 100;
 
-/** Characters that a cut column keeps. */
+/** Minimum width of a cut column, in characters. */
 const MIN_COLUMN = 6;
 
 /** Characters between two columns. */
@@ -109,7 +109,7 @@ function fitWidths(columns: { rank: number; width: number }[]): number[] {
 const cut = (text: string, width: number): string =>
   text.length <= width ? text : `${text.slice(0, width - 1)}…`;
 
-/** A time to the minute, in UTC; JSON output has it in full. */
+/** Shortens a time to the minute, in UTC. JSON output has the full time. */
 const shortTime = (text: string): string =>
   text.replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(?:\.\d+)?Z$/, '$1 $2Z');
 

@@ -173,7 +173,7 @@ function print<One extends { id: string }>(
 
 const flagOf = (key: string) => `--${key.replaceAll('_', '-')}`;
 
-/** The name under which Commander keeps the option of a field. */
+/** Returns the property name that Commander uses for the option of a field. */
 const keptAs = (key: string) => key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 
 /** Adds an option for each field that a command has. */

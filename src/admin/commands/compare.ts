@@ -4,7 +4,7 @@ import { readConfig } from '../../platform/config.ts';
 import { addVerb, parseCount, Refusal } from '../command.ts';
 import { printRow, table } from '../output.ts';
 
-/** The exit code when the two exports are not the same. */
+/** Exit code if the two exports differ. */
 const DIFFERENT = 2;
 
 export function addCompare(program: Command): void {

@@ -14,7 +14,7 @@ export function addMigrate(program: Command): void {
 
 async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
   await withDatabase(async ({ config, databaseUrl }) => {
-    // Loaded here alone: no other command needs the migration engine.
+    // Loaded only here, because no other command uses the migration engine.
     const { migrate, WAITS_FOR_A_TABLE } = await import('../../processes/migrate.ts');
     const applied = await migrate(config.DATABASE_DIRECT_URL || databaseUrl, config.QUEUE, {
       tell: (reason) => process.stderr.write(`${WAITS_FOR_A_TABLE}: ${reason}\n`),

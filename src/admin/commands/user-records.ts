@@ -181,7 +181,7 @@ interface ReadUser {
   document: Row;
 }
 
-/** @throws {Refusal} when the user was deleted in the meantime */
+/** @throws {Refusal} if the user was deleted in the meantime */
 async function readUser(
   { pool }: Database,
   { SERVICE_ID_FIELD }: Config,
@@ -193,7 +193,7 @@ async function readUser(
   return { user, document: toUserObject(user, Object.entries(fields)) as Row };
 }
 
-/** @throws {Refusal} when the options name no user, several users, or more than one identifier */
+/** @throws {Refusal} if the options match no user or several users, or have more than one identifier */
 async function selectUser(database: Database, selector: Selector): Promise<SelectedUser> {
   const { externalId, serviceId, alias, email, phone } = selector;
   const search: UserSearch = {

@@ -179,7 +179,7 @@ function rowOf(workspace: string, { externalId, reason, blockedAt }: BlockedExte
   return { workspace, external_id: externalId, reason, blocked_at: blockedAt.toISOString() };
 }
 
-/** Adds the verb to the noun `users`. */
+/** Adds the verb `history` to the noun `users`. */
 export function addUsersHistory(noun: Command): void {
   addVerb(noun, 'history', {
     sentence:

@@ -8,7 +8,7 @@ import { addNoun, addVerb, parseCount, parseName, refuseTaken } from '../command
 import { change, findCompany, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
-/** Seconds that a move waits for a moment at which little of the workspace waits. */
+/** Default maximum seconds of a move to wait until few jobs of the workspace are waiting. */
 const WAIT = 60;
 
 export function addWorkspaces(program: Command): void {
@@ -89,7 +89,7 @@ async function move(
   named: string,
   { shard, wait, json }: { shard: number; wait: number; json?: boolean },
 ): Promise<void> {
-  // Loaded here alone: the others need no queue.
+  // Loaded only by the verb that uses the queue, for a fast start of the others.
   const { moveWorkspace } = await import('../move-workspace.ts');
   await withInstallation(async (installation) => {
     const { id, name } = await findWorkspace(installation.database, named);

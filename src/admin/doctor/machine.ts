@@ -112,7 +112,7 @@ export async function readPostgresDisk(databaseUrl: string, dataDirectory?: stri
   return ok('disk', `the disk of ${where} cannot be checked from this machine; monitor it there`);
 }
 
-/** Files that hold secrets, of an embedded installation and of docker compose. */
+/** Names of files with secrets in DATA_DIR; `.env` of docker compose is checked too. */
 const secrets = ['password', 'database-url', 'integration-key'];
 
 /** Checks that only the owner can access the files with secrets. */

@@ -48,7 +48,7 @@ export async function pause(nameOrId: string, { workspace, json }: OneOptions): 
   });
 }
 
-/** A draft becomes active only when its test succeeds. */
+/** Activates a paused integration, or a draft if the test of its source succeeds. */
 export async function resume(nameOrId: string, { workspace, json }: OneOptions): Promise<void> {
   await withInstallation(async (installation) => {
     const integration = await findIntegration(installation.database, nameOrId, workspace);

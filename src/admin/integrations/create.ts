@@ -26,9 +26,9 @@ export interface Tried {
   credentials: Credentials | undefined;
   /** Wire name of the service id. */
   serviceIdField: string;
-  /** Bytes of disk that its files may take. */
+  /** Maximum bytes of disk for temporary files of the source. */
   scratchBytes: number;
-  /** Addresses that may be connected to. */
+  /** Rule for the addresses to which the source may connect. */
   reach: Reach;
 }
 
@@ -71,9 +71,9 @@ export interface CreateOptions extends SourceOptions {
   json?: boolean;
 }
 
-/** An integration that is to be created. */
+/** An integration to be created. */
 export interface NewIntegration extends Omit<CreateOptions, keyof SourceOptions | 'workspace' | 'json'> {
-  /** Absent: a new one. */
+  /** Id of the integration; a new id if absent. */
   id?: string | undefined;
   workspaceId: string;
   source: SourceDefinition;
@@ -151,7 +151,7 @@ async function whyNot(
 
 /** An integration after the test of its source; a draft if the test failed. */
 type Tested = Made & {
-  /** The credentials as they are stored. */
+  /** Encrypted credentials for the database. */
   encrypted: Buffer | undefined;
   status: 'active' | 'draft';
 };

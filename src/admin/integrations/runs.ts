@@ -123,7 +123,7 @@ interface OneOptions {
   json?: boolean;
 }
 
-/** Starts a run. The sync processes find it in its table: this command needs no queue. */
+/** Starts a run by a row in the table of runs, which the sync processes poll. The command does not use the queue. */
 export async function sync(nameOrId: string, options: OneOptions & { wait?: boolean }): Promise<void> {
   await withInstallation(async (installation) => {
     const { database } = installation;
