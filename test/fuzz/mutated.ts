@@ -14,7 +14,7 @@ interface Place {
   name: string;
 }
 
-/** Changes the example in a few places, so that hostile values reach code behind the validation. */
+/** Changes the example in a few places, so that hostile values reach the code after validation. */
 export function mutated(example: unknown): fc.Arbitrary<unknown> {
   const change = fc.tuple(
     fc.nat({ max: 1000 }),

@@ -9,7 +9,7 @@ import type { Shot } from './requests.ts';
 const PATIENCE = 25_000;
 
 export interface Hit {
-  /** Absent: the connection ended without an answer. */
+  /** Absent if the connection ended without a response. */
   status?: number;
   answer: string;
 }

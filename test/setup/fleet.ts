@@ -27,7 +27,7 @@ export interface Member extends TestProcess {
 export interface Fleet {
   backend: Backend;
   workspace: TestWorkspace;
-  /** Absent when the queue lives in Postgres. */
+  /** Absent if the queue is in Postgres. */
   redis: TestRedis | undefined;
   /** Connections of the test, with the application name `OBSERVER`. */
   pool: pg.Pool;
@@ -56,7 +56,7 @@ export interface FleetOptions {
   workers?: number;
   syncs?: number;
   env?: Record<string, string>;
-  /** Absent: one is started, if the queue is to live in Redis. */
+  /** If absent, a Redis is started when the queue is in Redis. */
   redis?: TestRedis | undefined;
 }
 

@@ -170,7 +170,7 @@ describe('the horizon', () => {
     const watch = watchHorizon(pool);
     const ahead = await idsOfLog(1000);
     await lookUntil(watch, ahead);
-    // As on a replica that took over without the latest ids.
+    // Sets the sequence back, as after a failover to a replica without the latest ids.
     await idsOfLog(-42);
     expect(await readBetween(watch, workspaceId)).toEqual([]);
     await idsOfLog(1000);

@@ -95,7 +95,7 @@ describe.each(eitherBackend)('processes end or hang during a sync, with the queu
         const members = worker ? fleet.workers : fleet.syncs;
         await waitUntil(() => members.length > 0, { what: 'one to kill', fleeting: true });
         await fleet.end(worker ? members[0]! : await workingSync());
-        // Not awaited: the next process may be killed before this one is ready.
+        // Does not wait, because the next process may be killed before this one is ready.
         const replacement = worker ? fleet.startWorker() : fleet.startSync();
         replacement.catch(() => {});
         replacements.push(replacement);

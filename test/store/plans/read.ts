@@ -13,7 +13,7 @@ interface Plan {
 /** One access to a table. */
 export interface Access {
   table: string;
-  /** Absent: the table is scanned from end to end. */
+  /** Absent if the whole table is scanned. */
   index?: string;
   /** Index condition; empty: the index is read from end to end. */
   condition: string;
