@@ -110,7 +110,7 @@ describe('users blocked', () => {
 });
 
 describe('users unblock', () => {
-  test('unblocks and unlists an external id, and a repetition changes nothing', async () => {
+  test('unblocks an external id, which is no longer listed; a repetition changes nothing', async () => {
     const unblock = 'users unblock --workspace shop --external-id undefined';
     const row = await on.json(unblock);
     expect(row).toEqual({
