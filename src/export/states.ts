@@ -77,8 +77,7 @@ function ofAll(reading: Reading): Source {
       const setting = { subscription_group_id: groupId, subscription_state: state };
       if (kind !== 'profile') return [{ [kind]: subject, ...setting }];
       const owner = owners.get(subject);
-      // If the user has an address by now, the state of the address applies, and that state has a row of its
-      // own.
+      // If the user has an address now, the state of the address applies, which has its own row.
       return owner && lacksAddress(owner, channel) ? [{ ...nameOf(owner, serviceIdField), ...setting }] : [];
     });
   }

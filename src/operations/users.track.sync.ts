@@ -71,7 +71,7 @@ interface Place {
   serviceIdField: string;
 }
 
-/** Reads the user of an object, as the answer shows it; undefined: no user has the identifier. */
+/** Reads the user of an object in the form of the response; undefined if no user has the identifier. */
 async function readUser(
   object: TrackObject,
   { workspaceId, serviceIdField }: Place,

@@ -8,7 +8,7 @@ export interface Disk {
   sizeBytes: number;
 }
 
-/** Undefined: the folder is not there, or is on a disk that does not tell. */
+/** Reads the disk of a folder; undefined if the folder does not exist or its file system reports no size. */
 export async function readDisk(name: Disk['name'], path: string): Promise<Disk | undefined> {
   const found = await statfs(path).catch(() => undefined);
   if (!found || found.blocks === 0) return undefined;

@@ -100,7 +100,7 @@ const statusAddress = {
   sync: ({ SYNC_HOST, SYNC_PORT }: Config) => ({ host: SYNC_HOST, port: SYNC_PORT }),
 };
 
-/** The common parts of a process in workers/, which uses the queue, adds to it, and is a member of the installation. */
+/** Common parts of the processes in workers/, which read the queue, add to it, and are members of the installation. */
 export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   pool: Pool;
   dependencies: Dependencies;

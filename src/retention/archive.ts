@@ -39,7 +39,7 @@ export const objectOf = ({ workspaceId, month, kind }: ArchivedMonth, id: string
 export const isPending = ({ state, held }: ArchiveFile) =>
   state === 'verified' || (state === 'restored' && !held);
 
-/** Removes what an interrupted run has left: files that were not verified, and files that were replaced. */
+/** Removes the files of an interrupted run: files that were not verified, and files that were replaced. */
 export async function discardUnfinished(retention: Retention, month: ArchivedMonth): Promise<void> {
   for (const file of await filesOfMonth(retention.pool, month)) {
     if (file.state !== 'archiving' && file.state !== 'replaced') continue;

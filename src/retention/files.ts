@@ -32,7 +32,7 @@ export interface Retention {
   pool: Pool;
   /** Absent if there is no archive. */
   store: ObjectStore | undefined;
-  /** Months to keep for a workspace without its own setting; 0: no limit. */
+  /** Months to keep for a workspace without its own setting; 0 keeps all months. */
   months: number;
   log: Pick<Log, 'info' | 'error'>;
   /** Aborted when the run has to stop. While the lock is held, also aborted when the lock is lost. */

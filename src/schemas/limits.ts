@@ -16,7 +16,7 @@ export const buckets = {
   requests: { requests: 2500, windowSeconds: 60 },
   /** Shared by the lists of events, products and custom attributes, and by the series of purchases. */
   'events.list': { requests: 1000, windowSeconds: 3600 },
-  /** Shared by every operation without a bucket of its own. */
+  /** Shared by all operations without their own bucket. */
   default: { requests: 250_000, windowSeconds: 3600 },
   /** Shared by every verb of SCIM. */
   scim: { requests: 5000, windowSeconds: 86_400 },

@@ -136,7 +136,7 @@ interface Row {
 }
 
 export interface AccountSearch {
-  /** Absent: all accounts. */
+  /** Condition on the accounts; all accounts if absent. */
   condition?: AccountCondition | undefined;
   /** Number of accounts to skip. */
   skip?: number;

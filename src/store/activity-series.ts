@@ -167,7 +167,7 @@ export async function listNames(
 export interface SeriesPage {
   kind: SeriesKind;
   name: string;
-  /** Absent: all apps together. */
+  /** Id of an app; the sum of all apps if absent. */
   appId?: string | undefined;
   unit: 'day' | 'hour';
   /** Epoch milliseconds: start of the first unit, and end of the last one. */

@@ -30,9 +30,9 @@ export interface NewApiKey {
   workspaceId: string;
   name: string;
   permissions: readonly string[];
-  /** Allowed addresses and subnets; empty: any. */
+  /** Allowed addresses and subnets; every address is allowed if empty. */
   ipAllowlist: readonly string[];
-  /** Secret that clients already use. Absent: a random one is created. */
+  /** Secret that clients already use; a random secret is created if absent. */
   secret?: string;
 }
 

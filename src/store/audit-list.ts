@@ -22,7 +22,7 @@ export interface AuditRow {
 }
 
 export interface AuditSearch {
-  /** Absent: entries of all companies, and of the installation. */
+  /** Company of the entries; entries of all companies and of the installation if absent. */
   companyId?: string | undefined;
   action?: string | undefined;
   /** Full name of the actor. */

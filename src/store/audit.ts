@@ -107,7 +107,7 @@ export interface AuditEntry {
   /** Kind in the singular, with the name of the table, for example `api_key`. */
   subject: { kind: string; id: string };
   workspaceId?: string | undefined;
-  /** Absent: the company of the workspace, or the installation. */
+  /** Company of the entry; default: the company of the workspace, or the installation. */
   companyId?: string | undefined;
   detail?: Record<string, Json>;
 }
@@ -197,7 +197,7 @@ const auditAccountStatement = `
 export interface AuditedAccount {
   id: string;
   companyId: string;
-  /** Absent: any version. */
+  /** Expected version; any version if absent. */
   version?: number | undefined;
 }
 

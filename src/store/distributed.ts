@@ -179,7 +179,7 @@ function rewriteForOneWorkspace(client: pg.PoolClient, planner: string[]): void 
     const ownValues = statement.values ?? (Array.isArray(values) ? values : []);
     const rest = Array.isArray(values) ? given.slice(1) : given;
     const rewritten = sayWorkspace(statement.text, ownValues, transaction);
-    // A prepared statement name must stand for one text.
+    // A name of a prepared statement must always have the same text.
     const name = statement.name && rewritten.isInPlace ? `${statement.name}-in-place` : statement.name;
     return query(
       { ...statement, ...(name && { name }), text: rewritten.text, values: rewritten.values },

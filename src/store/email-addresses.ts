@@ -165,7 +165,7 @@ const marked = `
     order by holders.workspace_id, holders.id, given.place
   )`;
 
-/** Locks in id order, so that the history rows written next match what the update changes. */
+/** Locks in id order, so that the history rows written next match the rows that the update changes. */
 const lockMarkedStatement = `${marked}
   select profiles.id
   from profiles

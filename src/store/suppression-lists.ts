@@ -107,7 +107,7 @@ export interface InvalidNumbersPage {
   /** ISO 8601 or infinite; the end is excluded. */
   from: string;
   to: string;
-  /** Absent: any reason. */
+  /** Reason of the entries; any reason if absent. */
   reason?: InvalidReason;
   limit: number;
   offset: number;

@@ -110,7 +110,7 @@ function sectionOf({ name, meaning, diagnose, fix, check }: CheckedAlert): strin
 
 const isItem = (block: string) => /^(?:-|\d+\.) /.test(block);
 
-/** Paragraphs and list items; items of one list stand together. */
+/** Joins paragraphs and list items, without empty lines between the items of a list. */
 function labelled(label: string, blocks: readonly string[]): string {
   return blocks.reduce((text, block, index) => {
     const before = blocks[index - 1];

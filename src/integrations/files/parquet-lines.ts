@@ -166,7 +166,7 @@ export async function openParquet(
   }
 }
 
-/** Joins consecutive lines to larger texts. Null stands for a row that is too long. */
+/** Joins consecutive lines to larger texts. A row that is too long is null. */
 function* joined(texts: readonly (string | null)[]): Generator<string | null> {
   let held = '';
   for (const text of texts) {

@@ -16,7 +16,7 @@ export * from '../../../workers/lane/scheduler.ts';
  */
 const DELAY_MS = 200;
 
-/** A worker that tells the queue that envelopes are applied before their transaction is committed. */
+/** A faulty worker that acknowledges envelopes before their transaction is committed. */
 export class Scheduler extends Sound {
   override async step(view: LaneView): Promise<Step> {
     const deliveries = readIn(view);

@@ -11,7 +11,7 @@ export * from '../../../workers/lane/scheduler.ts';
 /** Milliseconds of the delay, which is longer than later envelopes take. */
 const RETRY_MS = 1500;
 
-/** A worker that puts an envelope that it could not apply aside and goes on: the retry comes behind later ones. */
+/** A faulty worker that continues after a failed envelope and retries it after later envelopes. */
 export class Scheduler extends Sound {
   readonly #pool: Pool;
   readonly #log: Log;
