@@ -3,59 +3,60 @@ import { NEIGHBOURS_MS } from '../../src/queue/turns.ts';
 import type { PartSize } from '../batch/open.ts';
 import type { AccountsView } from './next-batch.ts';
 
-/** Workspaces of which the process remembers what their objects take. */
+/** Maximum number of workspaces with an account in this process. The least recently used account is evicted. */
 const MOST_WORKSPACES = 10_000;
 
-/** Milliseconds of a slice: what one workspace has at a time while others send as well. */
+/** Milliseconds of a slice: the processing time that one workspace gets per turn while other workspaces send too. */
 export const SLICE_MS = 100;
 
-/** Slices that a workspace may be ahead of the others: what it has used beyond is forgotten. */
+/** Maximum number of slices that a workspace can be ahead of the others. Usage beyond this limit is forgotten. */
 const MOST_DEBT = 4;
 
-/** Bytes of JSON text, or of stored attributes, that cost about as much as a small object. */
+/** Bytes of JSON text, or of stored attributes, that count as one unit: they cost about as much as a small object. */
 export const BYTES_PER_UNIT = 1024;
 
-/** Units per millisecond of a process: at its start, and the bounds of what is measured. */
+/** Pace of a process in units per millisecond: the initial value, and the bounds of the measured value. */
 const FIRST_PACE = 20;
 const LEAST_PACE = 2;
 const MOST_PACE = 200;
 
-/** Shorter batches say little about the pace: they consist of round trips. */
+/** Minimum milliseconds of a batch from which the pace is measured. Shorter batches consist mostly of round trips. */
 const MEASURED_MS = 10;
 
-/** The first and the longest rest of a workspace whose objects wait for a lock. */
+/** Milliseconds before a workspace is retried after a failure, for example a lock timeout: first and maximum. */
 const FIRST_REST_MS = 20;
 const LONGEST_REST_MS = 1000;
 
 interface Account {
-  /** Virtual time, in units. */
+  /** Virtual time up to which the workspace has been served, in units. */
   servedUntil: number;
-  /** Units of an object, from recent batches; undefined: not measured yet. */
+  /** Average units per object in recent batches; undefined until the first batch has been measured. */
   unitsPerObject: number | undefined;
   mostObjects: number;
-  /** Objects of the first round of its next batch; undefined: all. */
+  /** Number of objects in the first round of its next batch; undefined for all objects. */
   firstRound: number | undefined;
   isApart: boolean;
-  /** Milliseconds of the next rest, and when the present one ends. */
+  /** Milliseconds of the next rest, and the clock time at which the current rest ends. */
   rest: number;
   restsUntil: number;
 }
 
-/** What a batch has used. */
+/** Resources that a batch has used. */
 export interface Used {
   /** Units by workspace. */
   units: ReadonlyMap<string, number>;
-  /** Objects that took effect, by workspace. */
+  /** Number of processed objects, by workspace. */
   objects: ReadonlyMap<string, number>;
   milliseconds: number;
-  /** Whether the batch ended because its time was over. */
+  /** Whether the batch ended because its time ran out. */
   isCut: boolean;
 }
 
 /**
- * The use that workspaces make of this process, over all its lanes, in units: an object is one, and so are 1,024 bytes
- * of its text or of the stored attributes that it loads. Virtual time passes as the least served workspace is served.
- * A workspace that comes back begins at the virtual time, so that pauses neither cost nor gain anything.
+ * Tracks how much each workspace uses this process, over all its lanes. The measure is a unit: an object costs one unit
+ * plus one unit per 1,024 bytes of its text and of the stored attributes that it loads. Virtual time advances as the
+ * least served workspace is served. A workspace that returns after a pause starts at the current virtual time, so that
+ * a pause costs and gains no units.
  */
 export class Accounts implements AccountsView {
   readonly #accounts = new LRUCache<string, Account>({ max: MOST_WORKSPACES });
@@ -72,14 +73,14 @@ export class Accounts implements AccountsView {
     this.#idleSince = clock();
   }
 
-  /** Notes a workspace, by its tag, that has something in a lane. */
+  /** Records that a workspace, given by its tag, has an envelope in a lane. */
   see(tag: string): void {
     if (this.#lastSeen !== undefined && this.#lastSeen !== tag)
       this.#sharedUntil = this.#clock() + NEIGHBOURS_MS;
     this.#lastSeen = tag;
   }
 
-  /** Units of a slice; undefined while one workspace sends alone. */
+  /** Returns the units of a slice, or undefined while only one workspace sends. */
   slice(): number | undefined {
     return this.#clock() < this.#sharedUntil ? this.#pace * SLICE_MS : undefined;
   }
@@ -88,7 +89,7 @@ export class Accounts implements AccountsView {
     return Math.max(this.#virtualTime, this.#accounts.get(workspaceId)?.servedUntil ?? 0);
   }
 
-  /** Units by which a virtual time is ahead of that of the process. */
+  /** Returns the units by which `servedUntil` is ahead of the virtual time of the process. */
   ahead(servedUntil: number): number {
     return Math.max(0, servedUntil - this.#virtualTime);
   }
@@ -98,7 +99,7 @@ export class Accounts implements AccountsView {
     return Math.max(1, objects * known, objects + bytes / BYTES_PER_UNIT);
   }
 
-  /** Whether it is known what the objects of all of these workspaces take. */
+  /** Returns whether the units per object have been measured for all of these workspaces. */
   areMeasured(workspaceIds: Iterable<string>): boolean {
     for (const workspaceId of workspaceIds)
       if (this.#accounts.get(workspaceId)?.unitsPerObject === undefined) return false;
@@ -118,21 +119,21 @@ export class Accounts implements AccountsView {
     return account !== undefined && account.restsUntil > this.#clock();
   }
 
-  /** A batch begins that was chosen with this virtual time. */
+  /** Records the start of a batch that was chosen at this virtual time. */
   begin(start: number): void {
-    // Nobody was kept waiting by a process that was idle: what was used before counts less.
+    // No workspace waited while the process was idle, so earlier usage counts less.
     if (this.#running === 0) this.#virtualTime += (this.#clock() - this.#idleSince) * this.#pace;
     this.#virtualTime = Math.max(this.#virtualTime, start);
     this.#running++;
   }
 
-  /** The batch that was begun has ended, whether or not it took effect. */
+  /** Records the end of a batch, whether or not it took effect. */
   end(): void {
     this.#running--;
     if (this.#running === 0) this.#idleSince = this.#clock();
   }
 
-  /** Charges what a batch has used, and forgets the troubles of its workspaces. */
+  /** Charges the usage of a batch that took effect, and clears the restrictions after earlier failures. */
   charge({ units, objects, milliseconds, isCut }: Used): void {
     let total = 0;
     for (const its of units.values()) total += its;
@@ -141,7 +142,7 @@ export class Accounts implements AccountsView {
       const pace = this.#pace + (total / milliseconds - this.#pace) / 8;
       this.#pace = Math.min(MOST_PACE, Math.max(LEAST_PACE, pace));
     }
-    // What its units do not show was slow: it took its time all the same.
+    // If the batch was cut, the units understate its cost: charge at least the elapsed time.
     const factor = isCut ? Math.max(1, (milliseconds * this.#pace) / total) : 1;
     for (const [workspaceId, its] of units) {
       const account = this.#accountOf(workspaceId);
@@ -159,35 +160,35 @@ export class Accounts implements AccountsView {
     }
   }
 
-  /** Objects that the first round of the workspace's next batch looks at; undefined: all. */
+  /** Returns the number of objects in the first round of the workspace's next batch; undefined for all objects. */
   firstRound(workspaceId: string): number | undefined {
     return this.#accounts.get(workspaceId)?.firstRound;
   }
 
-  /** A batch of this workspace alone has ended, and the next round would have looked at so many objects. */
+  /** Records the next round size after a batch of this workspace alone; undefined if its time did not run out. */
   noteRound(workspaceId: string, objects: number | undefined): void {
     this.#accountOf(workspaceId).firstRound = objects;
   }
 
-  /** A batch of several workspaces has failed: each is tried by itself. */
+  /** Separates workspaces after a shared batch failed: each one gets batches of its own. */
   part(workspaceIds: Iterable<string>): void {
     for (const workspaceId of workspaceIds) this.#accountOf(workspaceId).isApart = true;
   }
 
-  /** A statement about these objects of a workspace took too long: it is tried with fewer. */
+  /** Reduces the batch size of a workspace to a quarter after a batch of this many objects failed. */
   shrink(workspaceId: string, objects: number): void {
     const account = this.#accountOf(workspaceId);
     account.mostObjects = Math.max(1, Math.floor(Math.min(account.mostObjects, objects) / 4));
   }
 
-  /** A workspace waits before it is tried again, longer each time. */
+  /** Pauses a workspace before its next attempt. Each pause is twice as long as the one before, up to a maximum. */
   letRest(workspaceId: string): void {
     const account = this.#accountOf(workspaceId);
     account.restsUntil = this.#clock() + account.rest;
     account.rest = Math.min(account.rest * 2, LONGEST_REST_MS);
   }
 
-  /** Charges time of which nothing else is known. */
+  /** Charges elapsed time when the units are unknown, for example after a failed batch. */
   chargeTime(workspaceId: string, milliseconds: number): void {
     this.#add(this.#accountOf(workspaceId), this.#pace * milliseconds);
   }

@@ -15,22 +15,22 @@ import {
   waiting,
 } from './scheduler.ts';
 
-/** Waiting jobs whose ids are read: the fewest, and the most once a lane has more. What stands behind those waits. */
+/** Number of waiting jobs whose ids are read: the initial value, and the value for a longer lane. Later jobs wait. */
 const LEAST_JOBS = 256;
 const MOST_JOBS = 4096;
 
-/** Envelopes that are read at once, and where those before were small. */
+/** Maximum number of envelopes per read: normally, and when envelopes are smaller than `SMALL` of a transaction. */
 const AT_ONCE = 8;
 const SMALL = 1 / 256;
 const SMALL_AT_ONCE = 512;
 
-/** Reads of data in one look. */
+/** Maximum number of data reads per snapshot. */
 const MOST_READS = 4;
 
-/** Milliseconds for which a batch waits for a look at the lane, and from which on a look was slow. */
+/** Milliseconds for which a batch waits for a snapshot of the lane. A snapshot that takes longer counts as slow. */
 const SLOW_MS = 500;
 
-/** Most ids of jobs that took effect and may still be in the lane. */
+/** Maximum number of remembered ids of jobs that took effect and may still be in the lane. */
 const MOST_DONE = 8192;
 
 /** An envelope in the lane, with the id of its job. */
@@ -42,38 +42,38 @@ export interface LaneWindowOptions {
   laneStore: Pick<LaneStore, 'window' | 'read'>;
   accounts: Accounts;
   lane: number;
-  /** Latest version of envelopes that is applied. */
+  /** Latest envelope version that this worker can apply. */
   reads: number;
   deliver(jobId: string, wire: WireEnvelope): Delivery;
 }
 
 /**
- * What a worker sees of its lane: the leased envelope and what waits behind it, in the order of the lane, as one snapshot
- * shows it. A snapshot is used whole or replaced by a later one. Data are read of the envelopes that the next batches
- * may take: of each workspace the first ones.
+ * A worker's view of its lane: the leased envelope and the envelopes that wait after it, in lane order, taken from one
+ * snapshot. A snapshot is used as a whole or replaced by a later one. Data is read only for the envelopes that the next
+ * batches can take: the first ones of each workspace.
  */
 export class LaneWindow {
   readonly #options: LaneWindowOptions;
   readonly #afterSlow = createBackOff(SLOW_MS);
   /** Envelopes whose data have been read, by the ids of their jobs. */
   #read = new Map<string, Known>();
-  /** Ids of jobs that took effect, and may still be in the lane. */
+  /** Ids of jobs that took effect and may still be in the lane. */
   readonly #done = new Set<string>();
   #lease: Lease | undefined;
   #leased: Known | undefined;
   #envelopes: readonly Known[] = [];
-  /** Jobs whose ids are read. */
+  /** Number of job ids that the next snapshot reads. */
   #most = LEAST_JOBS;
-  /** As much of what is enough for a transaction as an envelope usually is. */
+  /** Moving average of the envelope size, as a fraction of a full transaction. */
   #typical = 1;
-  /** Looks are made one after the other. */
+  /** The latest snapshot request. Snapshots are taken one after the other. */
   #looking: Promise<unknown> = Promise.resolve();
 
   constructor(options: LaneWindowOptions) {
     this.#options = options;
   }
 
-  /** Begins with an envelope that was handed out. */
+  /** Starts the window with the envelope that the lane store leased to this worker. */
   begin(lease: Lease, data: WireEnvelope): void {
     const known = this.#read.get(lease.id);
     this.#lease = lease;
@@ -81,7 +81,7 @@ export class LaneWindow {
     this.#envelopes = [this.#leased];
   }
 
-  /** From the head of the lane, without a gap. */
+  /** Returns the envelopes from the head of the lane, without a gap. */
   envelopes(): readonly Known[] {
     return this.#envelopes;
   }
@@ -90,7 +90,7 @@ export class LaneWindow {
     return this.#done.has(job);
   }
 
-  /** Notes what has become of envelopes. @returns ids of their jobs that took effect */
+  /** Removes envelopes that a step has applied. @returns ids of the jobs that took effect */
   note(step: Step & { kind: 'applied' }): string[] {
     const gone = new Set(step.done);
     const jobs = this.#envelopes.flatMap(({ id, job }) => (gone.has(id) ? [job] : []));
@@ -109,8 +109,8 @@ export class LaneWindow {
   }
 
   /**
-   * Takes a snapshot of the lane. Keeps what it has while the queue does not answer. Never rejects.
-   * @returns false: the lease is lost, and what was known is forgotten; or another one is held by now
+   * Takes a snapshot of the lane. Keeps the previous snapshot while the queue does not answer. Never rejects.
+   * @returns false if the lease is lost, in which case the window is cleared, or if another lease is held now
    */
   look(lease: Lease): Promise<boolean> {
     const look = this.#looking.then(async () => {
@@ -123,7 +123,7 @@ export class LaneWindow {
     return look;
   }
 
-  /** Forgets everything: another worker has the lane, or may have. */
+  /** Clears the window because another worker may hold the lane. */
   forget(): void {
     this.#read.clear();
     this.#done.clear();
@@ -149,7 +149,7 @@ export class LaneWindow {
     return true;
   }
 
-  /** Shows a snapshot: the leased envelope, and what waits. */
+  /** Replaces the window by a new snapshot: the leased envelope, then the waiting ones. */
   #show(ids: readonly string[]): void {
     const envelopes: Known[] = [];
     const read = new Map<string, Known>();
@@ -174,7 +174,7 @@ export class LaneWindow {
     }
   }
 
-  /** Reads the data that the next batch may need. */
+  /** Reads the envelope data that the next batch may need. */
   async #readData(lease: Lease, ids: readonly string[]): Promise<void> {
     for (let reads = 0; reads < MOST_READS; reads++) {
       const wanted = this.#wanted(ids);
@@ -182,14 +182,14 @@ export class LaneWindow {
       const jobs = await this.#options.laneStore.read(lease.lane, wanted, ENOUGH_BYTES);
       if (jobs.length === 0) return;
       for (const job of jobs) {
-        // What is gone took effect elsewhere, or was removed by hand: nothing behind it is taken before the next look.
+        // A missing job took effect elsewhere or was removed by hand. Later envelopes wait for the next snapshot.
         if (!job) return;
         this.#read.set(job.id, this.#open(job));
       }
     }
   }
 
-  /** Ids of the envelopes that are worth reading now: of each workspace as many as make a slice, up to a transaction. */
+  /** Returns ids of envelopes to read now: up to a slice for each workspace, and up to a full transaction in total. */
   #wanted(ids: readonly string[]): string[] {
     const { accounts } = this.#options;
     const slice = accounts.slice() ?? Number.POSITIVE_INFINITY;
@@ -211,7 +211,7 @@ export class LaneWindow {
       } else if (!isFull) {
         wanted.push(job);
         found += this.#typical;
-        // Of an envelope that has not been read, one is enough to find out how much it is.
+        // The size of an unread envelope is unknown, so it counts as a fixed part of a slice.
         if (tag !== undefined && tag !== SHARED && slice < Number.POSITIVE_INFINITY)
           units.set(tag, (units.get(tag) ?? 0) + slice / AT_ONCE);
       }
@@ -219,7 +219,7 @@ export class LaneWindow {
     return wanted;
   }
 
-  /** Adds the units of an envelope to those of the tags of its workspaces. */
+  /** Adds the units of an envelope to the totals of its workspaces, keyed by tag. */
   #count({ parts }: Known, units: Map<string, number>): void {
     for (const [workspaceId, size] of parts ?? []) {
       const tag = tagOf(workspaceId);
@@ -227,7 +227,7 @@ export class LaneWindow {
     }
   }
 
-  /** As much of what is enough for a transaction as an envelope is: 1 is all of it. */
+  /** Returns the size of an envelope as a fraction of a full transaction; 1 fills a transaction. */
   #sizeOf({ parts }: Known): number {
     let [objects, bytes] = [0, 0];
     for (const part of parts?.values() ?? []) {
@@ -241,7 +241,7 @@ export class LaneWindow {
     const { accounts, reads, deliver } = this.#options;
     const id = ledgerKey(job);
     const tag = tagIn(job);
-    // At a fence the lane has to stand itself, and at what another worker has to apply.
+    // The lane itself has to reach a fence, and an envelope of a later release needs another worker.
     if (versionOf(data) > reads) return { id, job, tag, isBarrier: true };
     const delivery = deliver(job, data);
     if (fenceOf(delivery)) return { id, job, tag, isBarrier: true };

@@ -16,16 +16,16 @@ import type { Fences } from '../fence/fences.ts';
 import { LaneWindow } from './lane-window.ts';
 import type { Scheduler } from './scheduler.ts';
 
-/** Number of objects that a lane watches after a process ended in it: at least as many as the process may have held. */
+/** Number of objects that a lane watches after a process died in it: at least as many as that process can have held. */
 const WATCHED_OBJECTS = 20_000;
 
-/** The part of a transaction that a watched lane has at once: few objects are suspects if the process ends again. */
+/** Batch size of a watched lane as a fraction of a full transaction, so that another crash leaves few suspects. */
 const WATCHED_PART = 1 / 8;
 
-/** Milliseconds for which a lane goes on under the lease of an envelope that has taken effect. */
+/** Milliseconds after which a lane ends its lease, once the leased envelope has taken effect. */
 const LONGEST_LEASE_MS = 500;
 
-/** Milliseconds between two looks at the lane during a batch: the first, and the longest while others send and otherwise. */
+/** Milliseconds between snapshots during a batch: first, maximum while several workspaces send, maximum otherwise. */
 const FIRST_PAUSE_MS = 4;
 const LONGEST_SHARED_PAUSE_MS = 25;
 const LONGEST_PAUSE_MS = 250;
@@ -36,16 +36,16 @@ export interface LaneContext {
   fences: Fences;
   config: LayoutSettings & Pick<Config, 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
   log: Log;
-  /** Latest version of envelopes that is applied; absent: that of this release. */
+  /** Latest envelope version that this worker can apply; defaults to the version of this release. */
   reads?: number;
-  /** Called when the lane has come to an envelope of a later version: it has given it back and takes no job any more. */
+  /** Called when the next envelope has a later version. The lane returns the envelope and takes no further jobs. */
   onUnreadable?(version: number): void;
 }
 
 /**
- * Works one lane. The job that the lane hands out is the lease of the lane: while it is held, any number of batches are
- * chosen from the lane, applied and removed from it, and the leased envelope is finished last. At a fence the lane waits
- * for the other lanes. What it gives back when it stops goes to the head of the lane.
+ * Works one lane. The active job is the lease of the lane: while this worker holds it, the worker chooses any number of
+ * batches from the lane, applies them and removes them from the lane, and finishes the leased envelope last. At a fence
+ * the lane waits for the other lanes. An envelope that is given back on stop returns to the head of the lane.
  */
 export class LaneWorker implements Service {
   readonly name: string;
@@ -55,14 +55,14 @@ export class LaneWorker implements Service {
   readonly #window: LaneWindow;
   readonly #worker: LeasingWorker;
   #leaving = new AbortController();
-  /** Takes no job any more. */
+  /** Aborted when the lane stops taking jobs. */
   readonly #closing = new AbortController();
-  /** Stands at no fence any more. */
+  /** Whether `stop` was called: the lane no longer waits at any fence. */
   #isStopped = false;
-  /** Objects that are still to be watched. */
+  /** Number of objects that still have to be watched. */
   #toWatch = 0;
 
-  /** Starts to work the lane. */
+  /** Creates the worker and starts to lease jobs of the lane. */
   constructor(lane: number, context: LaneContext) {
     const { laneStore, scheduler, config, log, reads = READS } = context;
     this.name = `lane ${lane}`;
@@ -78,7 +78,7 @@ export class LaneWorker implements Service {
     });
   }
 
-  /** Stands no longer at a fence, if it does: its job, and those of the lanes that it waits for, are gone. */
+  /** Ends a wait at a fence because the queue has lost the jobs of the lanes that wait for each other. */
   leaveFence(): void {
     this.#leaving.abort();
     if (!this.#isStopped) this.#leaving = new AbortController();
@@ -92,7 +92,7 @@ export class LaneWorker implements Service {
     this.#window.forget();
   }
 
-  /** A worker that is not closing would be handed the envelope again that it gives back. */
+  /** Stops leasing jobs. Otherwise, the queue would lease a returned envelope to this worker again. */
   #close(): Promise<void> {
     this.#closing.abort();
     return this.#worker.close();
@@ -103,7 +103,7 @@ export class LaneWorker implements Service {
     if (stalled > 0) this.#watch();
     const version = versionOf(data);
     if (version > this.#reads) {
-      // Taken for something that nobody can apply, it would be dead letters. A worker of its release takes it.
+      // Applying it here would turn its objects into dead letters. A worker of the later release can apply them.
       void this.#close();
       this.#context.onUnreadable?.(version);
       return 'giveBack';
@@ -114,7 +114,7 @@ export class LaneWorker implements Service {
     return this.#runBatches(lease);
   }
 
-  /** Watches the next objects: a process ended or froze while it held this lane, and they are what it had read. */
+  /** Watches the next objects: a process died or froze while it held this lane, and it had read these objects. */
   #watch(): void {
     this.#toWatch = WATCHED_OBJECTS;
     this.#window.forget();
@@ -128,7 +128,10 @@ export class LaneWorker implements Service {
     return isPassed ? 'finish' : 'giveBack';
   }
 
-  /** Applies batches of the lane until the leased envelope has taken effect, and what waits meanwhile. */
+  /**
+   * Applies batches of the lane until the leased envelope has taken effect, and then until the window is empty or the
+   * time of the lease is over.
+   */
   async #runBatches(lease: Lease): Promise<LeaseEnd> {
     const { scheduler, laneStore } = this.#context;
     const window = this.#window;
@@ -136,7 +139,7 @@ export class LaneWorker implements Service {
     const ends = performance.now() + LONGEST_LEASE_MS;
     let removal: Promise<boolean> | true = true;
     for (;;) {
-      // Sent together: the look need not wait for the removal.
+      // Sent together because the snapshot does not depend on the removal.
       const [isHeld, isSeen] = await Promise.all([removal, window.look(lease)]);
       if (!isHeld || !isSeen) break;
       const isOver = window.envelopes().length === 0 || performance.now() > ends;
@@ -159,16 +162,16 @@ export class LaneWorker implements Service {
         continue;
       }
       const done = window.note(step).filter((job) => job !== lease.id);
-      // What could not be removed is skipped when it is handed out.
+      // A job that could not be removed is skipped when it is leased: see `isDone`.
       removal = done.length === 0 || laneStore.complete(lease, done).catch(() => true);
     }
-    // Another worker has the lane, or may have.
+    // Another worker may hold the lane now.
     const end = isDone() ? 'finish' : 'giveBack';
     window.forget();
     return end;
   }
 
-  /** Reads what waits in the lane while a batch is applied, so that the next one need not wait for it. */
+  /** Refreshes the window while a batch is applied, so that the next batch does not have to wait for a snapshot. */
   async #lookAhead(lease: Lease, over: AbortSignal): Promise<void> {
     const { accounts } = this.#context.scheduler;
     for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); ; ) {
@@ -182,7 +185,7 @@ export class LaneWorker implements Service {
     const envelope = decodeEnvelope(wire);
     const delivery = { id: ledgerKey(jobId), lane: this.#lane, lanes: this.#context.config.LANES, envelope };
     if (this.#toWatch <= 0) return delivery;
-    // Of whatever a lane held: an envelope of another release may have a shape of its own.
+    // An envelope of another release may have another shape, so `objects` may not be an array.
     this.#toWatch -= Array.isArray(envelope?.objects) ? envelope.objects.length : 1;
     return { ...delivery, isWatched: true };
   }

@@ -14,34 +14,34 @@ import type { Scheduler } from './scheduler.ts';
 import { shareLanes, type WorkedLane } from './share.ts';
 import { startWatchdog } from './watchdog.ts';
 
-/** The share of a stop's deadline after which the batch in hand is given up. */
+/** Fraction of the shutdown timeout after which the current batches are abandoned. */
 const SHARE_OF_DEADLINE = 0.6;
 
-/** Milliseconds for which a lane is left to workers of a later release before this one looks at it again. */
+/** Milliseconds for which this worker leaves a lane to workers of a later release before it tries the lane again. */
 const STAND_BACK_MS = 5000;
 
-/** Milliseconds between two lines about the same lane. */
+/** Milliseconds between two log lines about the same unreadable lane. */
 const WARN_MS = 60_000;
 
 export interface LanesOptions extends Omit<LaneContext, 'laneStore'> {
   scheduler: Pick<Scheduler, 'abandon' | 'accounts' | 'apply' | 'step'>;
   connection: QueueConnection;
-  /** Of the process, a UUID. */
+  /** UUID of the process. */
   id: string;
   config: LaneContext['config'] & Pick<Config, 'SHUTDOWN_TIMEOUT_MS'>;
   databaseUrl: string;
-  /** Another connection, through which the watchdog asks the queue. */
+  /** Separate connection for the watchdog's queries. */
   observer: QueueConnection;
-  /** Called when a lane has been opened or closed. */
+  /** Called when a lane is opened or closed. */
   onChange?(): void;
 }
 
 export interface Lanes extends Service {
-  /** Those that stand at a fence stand there no longer: the queue has lost what they wait for. */
+  /** Ends all waits at fences because the queue has lost the jobs that the lanes wait for. */
   leaveFences(): void;
-  /** Lanes that came to an envelope of a version that this worker does not read, as far as they have not gone on since. */
+  /** Returns the lanes whose next envelope has a version that this worker cannot read. */
   unreadable(): Unreadable[];
-  /** Lanes that this process works at present, in order. */
+  /** Returns the lanes that this process works now, ordered by number. */
   held(): HeldLane[];
 }
 
@@ -53,14 +53,14 @@ export interface Unreadable {
 }
 
 /**
- * The lanes of this process, each under the watchdog. On Redis they are its share of those of the fleet; where the
- * queue lives in Postgres, those of which it has the lease. Stopped, each finishes the batch in hand; one that cannot
- * be finished, because the store is away, is left to another worker. So is one that has come to an envelope of a later
- * release: its order stands, and nothing behind it overtakes it.
+ * Works the lanes of this process, each monitored by the watchdog. With a queue in Redis, they are the process's share
+ * of all lanes. With a queue in Postgres, they are the lanes whose lease the process holds. On stop, each lane finishes
+ * its current batch; a batch that cannot finish because Postgres is unavailable is left to another worker. A lane whose
+ * next envelope was written by a later release is also left to another worker: no later envelope can overtake it.
  */
 export function startLanes(options: LanesOptions): Lanes {
   const { id, connection, observer, scheduler, config, databaseUrl, log, reads = READS } = options;
-  /** By their numbers. */
+  /** Lane workers by lane number. */
   const open: (LaneWorker | undefined)[] = [];
   const watches = [connection, observer].map((one) => keepAnswering(one, config.LOCK_DURATION_MS, log));
   const watchdog = startWatchdog({
@@ -68,7 +68,7 @@ export function startLanes(options: LanesOptions): Lanes {
     exit: () => process.exit(1),
   });
 
-  /** By lane. */
+  /** Unreadable envelopes by lane: their version, and when the lane last reached and last logged it. */
   const unreadable = new Map<number, { version: number; at: number; warnedAt: number }>();
 
   function noteUnreadable(lane: number, version: number): void {
@@ -83,7 +83,7 @@ export function startLanes(options: LanesOptions): Lanes {
     );
   }
 
-  /** By lane. */
+  /** Lanes that are open, by number. */
   const held = new Map<number, HeldLane>();
 
   function note(lane: number, isHeld: boolean): void {
@@ -137,7 +137,7 @@ export function startLanes(options: LanesOptions): Lanes {
     },
     unreadable() {
       const now = performance.now();
-      // Each look at it comes a rest after the one before.
+      // A worker tries an unreadable lane again after STAND_BACK_MS, so an older entry means that the lane went on.
       const isThere = ({ at }: { at: number }) => now - at < 2 * STAND_BACK_MS;
       return [...unreadable]
         .filter(([, found]) => isThere(found))
@@ -160,26 +160,26 @@ export function startLanes(options: LanesOptions): Lanes {
 /** First half of the advisory lock's key: "pstk" in ASCII. The second half is the lane. */
 const LOCK_SPACE = 0x7073746b;
 
-/** Milliseconds between two tries for a lane that another process works, and the longest wait of a take-over. */
+/** Milliseconds between two attempts to lock a lane that another process holds: the maximum delay of a takeover. */
 const RETRY_MS = 250;
 
-/** A holder says so many times within its patience that it is still there. */
+/** Number of heartbeats that a lease holder sends within its patience. */
 const BEATS = 4;
 
 export interface LaneLease {
   databaseUrl: string;
   lane: number;
-  /** Milliseconds after which a silent holder loses the lease: frozen, or on a machine that is gone. */
+  /** Milliseconds after which a silent holder loses the lease, for example because its process or machine froze. */
   patience: number;
-  /** Begins to work the lane; what it returns is stopped when the lease is lost. */
+  /** Starts to work the lane. The returned service is stopped when the lease is lost or `left` resolves. */
   start(): Service & { left?: Promise<unknown> };
   log: Log;
 }
 
 /**
- * Works a lane only while this process holds its lease: a session-level advisory lock, which Postgres gives back when
- * the process dies or goes silent. BullMQ's Postgres backend needs it for speed alone, not for order or exactness. A
- * second worker of a lane that has a job in work asks for the next one without a pause.
+ * Works a lane only while this process holds its lease: a session-level advisory lock, which Postgres releases when the
+ * process dies or goes silent. With BullMQ's Postgres backend the lease is needed for speed only, not for ordering or
+ * exactly-once effects: while a lane has an active job, a second worker of the lane would poll without a pause.
  */
 export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneLease): Service {
   let isLeft = false;
@@ -192,7 +192,7 @@ export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneL
     retry: () => (isLeft ? STAND_BACK_MS : RETRY_MS),
     async hold(client, { lost, isOver }) {
       isLeft = false;
-      // Told to stop meanwhile, it lets go of what it was granted.
+      // If the session was stopped while the lock was being acquired, ending the session releases the lock.
       if (!(await acquired(client, lane)) || isOver()) return;
       log.info({ lane }, 'lane acquired');
       const service = start();
@@ -201,7 +201,7 @@ export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneL
       });
       await Promise.race([lost, leaves ?? lost]);
       const stopped = service.stop();
-      // One that hangs may never end: nothing waits for it but the end of the process.
+      // A lane that hangs may never stop. Only the shutdown of the process waits for it.
       await within(patience, stopped).catch(() => {
         if (!ends) log.warn({ lane }, 'lane did not close in time; abandoned');
       });

@@ -1,78 +1,78 @@
 import { SHARED, tagOf } from '../../src/queue/lanes.ts';
 import type { PartSize } from '../batch/open.ts';
 
-/** An envelope that waits in a lane, as one snapshot of the lane shows it. */
+/** A waiting envelope in one snapshot of a lane. */
 export interface WaitingEnvelope {
   /** Key of its ledger row. */
   id: string;
-  /** The tag in the id of its job; undefined where the id carries none: a fence, a replay, an earlier release. */
+  /** Workspace tag in the job id; undefined for a fence, a replay or a job of an earlier release. */
   tag: string | undefined;
-  /** Size of what is left of it by workspace; absent while its data has not been read. */
+  /** Size of its remaining objects, by workspace; absent until its data has been read. */
   parts?: ReadonlyMap<string, PartSize> | undefined;
-  /** A fence, or an envelope of a later release: nothing behind it may take effect before it. */
+  /** Whether it is a fence or an envelope of a later release: later envelopes must not take effect before it. */
   isBarrier?: boolean;
-  /** Applying it together with others has failed: it is applied by itself. */
+  /** Whether a batch that contained it failed, so that it is applied alone. */
   isTroubled?: boolean;
 }
 
-/** What the worker knows of a workspace's use of the process. Units are defined in accounts.ts. */
+/** Usage of the process by workspace. Units are defined in accounts.ts. */
 export interface AccountsView {
-  /** Virtual time in units up to which a workspace has been served; at least the virtual time of the process. */
+  /** Returns the virtual time up to which a workspace has been served, in units; at least that of the process. */
   servedUntil(workspaceId: string): number;
-  /** Expected units of some objects. */
+  /** Returns the expected units of the given objects. */
   unitsOf(workspaceId: string, size: PartSize): number;
-  /** Most objects in one batch: fewer than all after statements that took too long. */
+  /** Returns the maximum number of objects in one batch: reduced after batches that failed or took too long. */
   mostObjects(workspaceId: string): number;
-  /** Whether a batch with others has failed, so that the workspace has batches of its own. */
+  /** Returns whether a shared batch has failed, so that the workspace gets batches of its own. */
   isApart(workspaceId: string): boolean;
-  /** Whether the workspace waits before it is tried again. */
+  /** Returns whether the workspace pauses before its next attempt. */
   isResting(workspaceId: string): boolean;
 }
 
 export interface BatchLimits {
-  /** Objects and bytes of JSON text that are enough for a transaction, unless one envelope has more. */
+  /** Target size of a transaction in objects and in bytes of JSON text; a single envelope can exceed it. */
   objects: number;
   bytes: number;
-  /** Units of a slice; undefined: no second workspace sends, and a batch may have everything. */
+  /** Units of a slice; undefined while only one workspace sends, so that its batch has no such limit. */
   slice: number | undefined;
 }
 
-/** What one transaction takes from a lane. */
+/** The objects that one transaction takes from a lane. */
 export interface Batch {
-  /** Envelopes in the order of the lane, each with the workspaces whose objects are taken from it. */
+  /** Envelopes in lane order, each with the workspaces whose objects are taken from it. */
   envelopes: { id: string; workspaces: ReadonlySet<string> }[];
-  /** Objects by workspace. */
+  /** Number of objects by workspace. */
   objects: ReadonlyMap<string, number>;
-  /** Most objects of the workspaces that have more in the last of their envelopes: the rest stays in the lane. */
+  /** Object limits of the workspaces whose last envelope is taken in part; the other objects stay in the lane. */
   shares: ReadonlyMap<string, number>;
-  /** Expected units of all of it. */
+  /** Expected units of the whole batch. */
   units: number;
-  /** Whether it is one envelope that is applied by itself. */
+  /** Whether the batch is a single envelope that is applied alone after a failure. */
   isTroubled: boolean;
-  /** The virtual time at which the batch begins: that of the workspace that was served least. */
+  /** Virtual time at which the batch begins: the `servedUntil` of its least served workspace. */
   start: number;
 }
 
-/** Units up to which the part of a workspace in a shared envelope is taken along with the parts of others. */
+/** Maximum units of a workspace's part of a shared envelope that is taken along with the parts of other workspaces. */
 const SMALL_PART = 64;
 
-/** What a workspace may have applied now: a prefix of what it has in the lane. */
+/** The objects of a workspace that can be applied now: a prefix of its objects in the lane. */
 interface Line {
   workspaceId: string;
-  /** Places in the window. */
+  /** Indexes of its envelopes in the window. */
   places: number[];
   servedUntil: number;
-  /** The line is one envelope, which is applied by itself. */
+  /** Whether the line is a single envelope that is applied alone. */
   isTroubled: boolean;
 }
 
 /**
- * Chooses the next batch of a lane: deficit round robin over workspaces. The workspace that was served least is first;
- * a workspace that is a slice ahead of it waits. For each workspace the batch is a prefix of what the window shows of
- * it, so that any window that was read whole, however long ago, gives batches in the right order.
+ * Chooses the next batch of a lane by deficit round robin over workspaces. The least served workspace comes first; a
+ * workspace that is a slice ahead of it waits. For each workspace, the batch is a prefix of its objects in the window.
+ * Therefore, any complete snapshot gives batches in the right order, even an old one.
  *
  * @param window the lane's envelopes from its head without a gap
- * @returns undefined when nothing may take effect now
+ * @returns undefined if no envelope can be applied now
  */
 export function nextBatch(
   window: readonly WaitingEnvelope[],
@@ -94,10 +94,10 @@ export function nextBatch(
   return choice.batch();
 }
 
-/** The lines of all workspaces, least served first; those that were served as much are in the order of the lane. */
+/** Returns the lines of all workspaces, least served first; ties are in lane order. */
 function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Line[] {
   const lines = new Map<string, Line>();
-  /** Workspaces of which no more may be taken, and tags of those whose envelopes have not been read. */
+  /** Workspaces whose line is complete, and tags of workspaces with an unread envelope. */
   const blocked = new Set<string>();
   const unread = new Set<string>();
   for (let place = 0; place < window.length; place++) {
@@ -124,7 +124,7 @@ function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Li
     }
   }
   const all = [...lines.values()].filter(({ workspaceId }) => !accounts.isResting(workspaceId));
-  // Sorting is stable.
+  // The sort is stable, so ties keep their lane order.
   const isSorted = all.every((line, index) => index === 0 || all[index - 1]!.servedUntil <= line.servedUntil);
   return isSorted ? all : all.sort((one, other) => one.servedUntil - other.servedUntil);
 }
@@ -135,14 +135,14 @@ class Choice {
   readonly #accounts: AccountsView;
   readonly #limits: BatchLimits;
   readonly #start: number;
-  /** Workspaces by place in the window. */
+  /** Workspaces whose objects are taken, by index in the window. */
   readonly #taken = new Map<number, Set<string>>();
-  /** Objects by workspace. */
+  /** Number of objects by workspace. */
   readonly #shares = new Map<string, number>();
-  /** Workspaces that have more in the last of their envelopes. */
+  /** Workspaces whose last envelope is taken in part. */
   readonly #cut = new Set<string>();
   #isTroubled = false;
-  /** Number of places of each line that are taken whole. */
+  /** Number of envelopes of each line that are taken whole, by workspace. */
   readonly #whole = new Map<string, number>();
   #units = 0;
   #objects = 0;
@@ -158,7 +158,7 @@ class Choice {
     this.#start = start;
   }
 
-  /** Whether nothing of this line, and of those that were served more, is taken. */
+  /** Returns whether the batch has no room for this line or any line that was served more. */
   isFull({ servedUntil }: Line): boolean {
     const { slice, objects, bytes } = this.#limits;
     if (this.#shares.size === 0) return false;
@@ -166,7 +166,7 @@ class Choice {
     return slice !== undefined && (servedUntil - this.#start >= slice || this.#units >= slice);
   }
 
-  /** Takes as much of a line as the workspace may have; at least one object if the batch is empty. */
+  /** Takes as much of a line as its workspace is allowed; at least one object if the batch is empty. */
   take({ workspaceId, places, servedUntil }: Line): void {
     const { slice = Number.POSITIVE_INFINITY } = this.#limits;
     const allowance = Math.min(slice - (servedUntil - this.#start), slice - this.#units);
@@ -194,7 +194,7 @@ class Choice {
     }
   }
 
-  /** Takes a troubled envelope for all workspaces of which it is the next. */
+  /** Takes a troubled envelope for every workspace whose next envelope it is. */
   takeTroubled({ places }: Line, lines: readonly Line[]): void {
     const [place] = places;
     this.#isTroubled = true;
@@ -206,7 +206,7 @@ class Choice {
     }
   }
 
-  /** Takes what others have in the shared envelopes of the batch, where it is little and their turn in the lane. */
+  /** Takes small parts of other workspaces in the shared envelopes of the batch, if they are next in their lines. */
   takeSmallParts(lines: readonly Line[]): void {
     let isShared = false;
     for (const [place, workspaces] of this.#taken)
@@ -219,7 +219,7 @@ class Choice {
       for (let next = this.#whole.get(workspaceId) ?? 0; next < places.length; next++) {
         const place = places[next]!;
         const workspaces = this.#taken.get(place);
-        // A part of which some objects are taken already ends the line.
+        // An envelope from which some objects of the workspace are already taken ends its line.
         if (!workspaces || workspaces.has(workspaceId)) break;
         const size = this.#window[place]!.parts!.get(workspaceId)!;
         const isSmall = this.#accounts.unitsOf(workspaceId, size) <= SMALL_PART;

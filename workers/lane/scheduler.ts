@@ -24,33 +24,33 @@ import { Accounts, BYTES_PER_UNIT, SLICE_MS } from './accounts.ts';
 import { type Batch, nextBatch, type WaitingEnvelope } from './next-batch.ts';
 import { type Slot, Slots } from './slots.ts';
 
-/** Objects, and bytes of their JSON text, that are enough for a transaction: more would only make everyone wait longer. */
+/** Target size of a transaction in objects and in bytes of JSON text. A larger one would only increase waiting times. */
 export const ENOUGH_OBJECTS = 4000;
 export const ENOUGH_BYTES = 4_194_304;
 
-/** Transactions at once: a third one finds both cores busy, or the disk. Those that failed before are not counted. */
+/** Maximum concurrent transactions, without retries: a third one would find both cores or the disk busy. */
 const MAX_TRANSACTIONS = 2;
 
-/** Units of a batch that takes little time beside two transactions that take a slice each. */
+/** Maximum units of a small batch: it takes little time even alongside two transactions of a slice each. */
 const SMALL_BATCH = 64;
 
-/** Limits while a second workspace sends: what takes longer is found out without the others. */
+/** Timeouts in milliseconds while several workspaces send. A batch that exceeds them is retried without the others. */
 export const SHARED_LIMITS: Limits = { statement: 400, lock: 200 };
 
-/** Milliseconds after which a window is read again before a batch is chosen from it. */
+/** Milliseconds of waiting for a slot after which the window is refreshed and the batch chosen again. */
 const STALE_MS = 20;
 
-/** Milliseconds until a lane in which nothing may take effect is looked at again. */
+/** Milliseconds until a lane without an applicable envelope is checked again. */
 const WAIT_MS = 20;
 
-/** Objects of a first round where it is not known yet what those of a workspace take. */
+/** Number of objects in a first round if the cost of a workspace's objects has not been measured yet. */
 const FIRST_ROUND = 64;
 
-/** SQLSTATEs of a statement that took too long, and of a lock that somebody holds. */
+/** SQLSTATEs of a statement timeout (`query_canceled`) and of a lock timeout (`lock_not_available`). */
 const STATEMENT_TIMEOUT = '57014';
 const LOCK_TIMEOUT = '55P03';
 
-/** An envelope that waits, and its data once that is read. */
+/** A waiting envelope; `delivery` is its data, once it has been read. */
 export interface WaitingDelivery extends WaitingEnvelope {
   delivery?: Delivery;
 }
@@ -58,21 +58,21 @@ export interface WaitingDelivery extends WaitingEnvelope {
 /** A lane as the scheduler sees it. */
 export interface LaneView {
   lane: number;
-  /** From the head of the lane, without a gap, as one snapshot shows them. */
+  /** Returns the envelopes of one snapshot, from the head of the lane without a gap. */
   envelopes(): readonly WaitingDelivery[];
-  /** Takes another snapshot. */
+  /** Takes a new snapshot. */
   refresh?(): Promise<unknown>;
-  /** The part of what is enough for a transaction that is enough here. */
+  /** Batch size limit as a fraction of a full transaction; 1 by default. */
   enough?: number;
 }
 
-/** What a step of a lane came to. */
+/** Result of one step of a lane. */
 export type Step =
-  /** Ids of envelopes of which nothing is left, and what is left of others. Both are empty after a failed attempt. */
+  /** `done`: ids of finished envelopes. `left`: remaining objects of others. Both are empty after a failed attempt. */
   | { kind: 'applied'; done: readonly string[]; left: ReadonlyMap<string, LeftOfEnvelope> }
-  /** Nothing may take effect for so long. */
+  /** No envelope can be applied for this many milliseconds. */
   | { kind: 'waits'; milliseconds: number }
-  /** The process ends. */
+  /** The process is stopping. */
   | { kind: 'abandoned' };
 
 const NOTHING_YET: Step & { kind: 'applied' } = { kind: 'applied', done: [], left: new Map() };
@@ -84,59 +84,59 @@ const UNKNOWN: Failed = { times: 0, signature: undefined };
 interface SchedulerOptions {
   metrics: WorkerMetrics;
   log: Log;
-  /** A UUID of this life of the process; absent: a new one. */
+  /** UUID of this run of the process; a new one by default. */
   processId?: string;
-  /** Told the ids of dead letters that were written. */
+  /** Called with the ids of new dead letters. */
   onDeadLetters?(ids: string[]): void;
-  /** Told that something is left to do beside the lanes. */
+  /** Called after merges or deletes, which leave cleanup work outside the lanes. */
   onTombstones?(): void;
 }
 
-/** How batches of a lane, or of one workspace in it, have failed since the last one that took effect. */
+/** Consecutive failures of the batches of a lane, or of one workspace in it. */
 interface Failing {
   failures: ReturnType<typeof createFailures>;
   nextWait(): number;
 }
 
-/** A batch that was chosen. */
+/** A batch with the deliveries that it takes from a lane. */
 interface Chosen {
   lane: number;
   batch: Batch;
   deliveries: Delivery[];
-  /** Whether a second workspace sends. */
+  /** Whether several workspaces send at present. */
   isShared: boolean;
   /** Bytes of JSON text by workspace. */
   bytes: ReadonlyMap<string, number>;
 }
 
 /**
- * Applies the batches of all lanes of this process. A step chooses a batch of a lane (next-batch.ts) and applies it in one
- * transaction. A batch of several workspaces that fails is tried again by workspace; what fails then is tried by
- * envelope, and by object (settle-alone.ts).
+ * Applies the batches of all lanes of this process. A step chooses a batch of a lane (next-batch.ts) and applies it in
+ * one transaction. A failed batch of several workspaces is retried by workspace. If that fails too, the objects are
+ * retried by envelope and then individually (settle-alone.ts).
  */
 export class Scheduler {
   readonly accounts = new Accounts();
   readonly #pool: Pool;
   readonly #options: SchedulerOptions;
   readonly #slots: Slots;
-  /** Of small batches while others send: they need not wait for a slice of somebody else to end. */
+  /** Slots for small batches while several workspaces send, so that they do not wait for another workspace's slice. */
   readonly #slotsOfSmall: Slots | undefined;
-  /** Of those that failed before: what is slow or hopeless keeps nobody else from taking effect. */
+  /** Slots for batches that failed before, so that slow or failing objects do not block other workspaces. */
   readonly #slotsOfTroubled: Slots;
   readonly #abandon = new AbortController();
   readonly #attempts: Attempts;
   readonly #apart: Apart;
   readonly #failing = new Map<string, Failing>();
-  /** Workspaces of which a single object took longer than the limits for shared lanes. */
+  /** Workspaces with a single object that exceeded SHARED_LIMITS. */
   readonly #slow = new Set<string>();
-  /** Ends with what was handed in last, by lane. */
+  /** Completion of the latest `apply` call, by lane. */
   readonly #handedIn = new Map<number, Promise<void>>();
 
   constructor(pool: Pool, options: SchedulerOptions) {
     const { metrics, log, processId } = options;
     this.#pool = pool;
     this.#options = options;
-    // One connection stays for everything else that this process asks the store.
+    // One connection is reserved for the other queries of this process.
     const connections = Math.max(1, pool.options.max - 1);
     this.#slots = new Slots(Math.min(MAX_TRANSACTIONS, connections));
     const small = connections > MAX_TRANSACTIONS + 1 ? 1 : 0;
@@ -147,7 +147,7 @@ export class Scheduler {
     this.#apart = new Apart({ pool, attempts: this.#attempts, metrics, log, report });
   }
 
-  /** Chooses a batch of a lane and applies it. One step of a lane runs at a time. Never rejects. */
+  /** Chooses a batch of a lane and applies it. Callers run one step per lane at a time. Never rejects. */
   async step(view: LaneView): Promise<Step> {
     let chosen = this.#choose(view);
     if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
@@ -160,7 +160,7 @@ export class Scheduler {
         if (!chosen) return { kind: 'waits', milliseconds: WAIT_MS };
       }
       await this.#attempts.begin(chosen.deliveries);
-      // A process ended while it applied one of them: it is to be tried by itself.
+      // A process died while it applied one of these envelopes: the next step applies that envelope alone.
       const { batch, deliveries } = chosen;
       if (!batch.isTroubled && deliveries.some(({ id }) => this.#attempts.isSuspect(id))) return NOTHING_YET;
       this.accounts.begin(batch.start);
@@ -175,8 +175,8 @@ export class Scheduler {
   }
 
   /**
-   * Applies envelopes, whose order in each lane is theirs, after those that were handed in for their lanes before.
-   * Resolves when all of them have taken effect; never rejects. After `abandon` it may stay open.
+   * Applies envelopes in the given order per lane, after the envelopes of earlier calls for the same lanes. Resolves
+   * when all of them have taken effect; never rejects. After `abandon`, the promise may stay pending.
    */
   async apply(...deliveries: Delivery[]): Promise<void> {
     const lanes = new Map<number, Delivery[]>();
@@ -191,7 +191,7 @@ export class Scheduler {
     await Promise.all(applied);
   }
 
-  /** Stops applying: what has not taken effect is delivered again to another worker. */
+  /** Stops applying. Envelopes that have not taken effect are delivered again to another worker. */
   abandon(): void {
     this.#abandon.abort();
   }
@@ -269,15 +269,15 @@ export class Scheduler {
     };
   }
 
-  /** What a first round loads for more than there is time for is loaded again. */
+  /** Limits the first round, because data loaded for objects that do not fit into the time has to be loaded again. */
   #firstRound(objects: Batch['objects'], only: string | undefined): number | undefined {
     const known = only === undefined ? undefined : this.accounts.firstRound(only);
     return known ?? (this.accounts.areMeasured(objects.keys()) ? undefined : FIRST_ROUND);
   }
 
   /**
-   * A workspace that has a batch of its own has it until its time is over: rounds of many objects on the same users load each
-   * of them once.
+   * Lifts the slice limit of a batch of a single workspace, which then continues until its time is over. Rounds with
+   * many objects about the same users load each user once.
    */
   #sharesOf({ shares }: Batch, only: string | undefined): ReadonlyMap<string, number> {
     const most = only === undefined ? 0 : this.accounts.mostObjects(only);
@@ -301,7 +301,7 @@ export class Scheduler {
     if (others.length === 0) this.accounts.noteRound(only!, isCut ? nextRound : undefined);
   }
 
-  /** Applies a part of one envelope by itself. */
+  /** Applies a part of one envelope alone. */
   async #applyAlone({ batch, deliveries, isShared }: Chosen): Promise<Step> {
     const [delivery] = deliveries;
     const started = performance.now();
@@ -325,7 +325,7 @@ export class Scheduler {
     if (this.#slow.size > 0) for (const workspaceId of batch.objects.keys()) this.#slow.delete(workspaceId);
   }
 
-  /** Decides how what has failed is tried again. */
+  /** Decides how a failed batch is retried. */
   async #noteFailure(chosen: Chosen, error: unknown, { limits }: Part): Promise<Step> {
     const { lane, batch, deliveries } = chosen;
     const { metrics, log } = this.#options;
@@ -342,7 +342,7 @@ export class Scheduler {
       return this.#split(chosen, failing.failures.sofar());
     }
     reportRetry(log, { error, envelopes });
-    // Those who do not need the statement go on.
+    // Objects that do not need the rejected statement can still take effect.
     if (isOurStatement(error)) return this.#split(chosen, UNKNOWN);
     if (limits === SHARED_LIMITS && this.#noteTimeout(chosen, error)) return NOTHING_YET;
     const times = await failing.failures.count(error);
@@ -353,7 +353,7 @@ export class Scheduler {
       return this.#split(chosen, failing.failures.sofar());
     }
     if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
-    // The store applies the objects of others meanwhile.
+    // Separate batches let the objects of the unaffected workspaces take effect.
     if (times > 0 && others.length > 0) return this.#split(chosen, UNKNOWN);
     if (times > 0) {
       this.accounts.letRest(only!);
@@ -362,7 +362,7 @@ export class Scheduler {
     return { kind: 'waits', milliseconds: failing.nextWait() };
   }
 
-  /** Notes a failure by the limits for shared lanes, which is nobody's fault. @returns whether it was one */
+  /** Handles a timeout by SHARED_LIMITS, which does not count as a failure. @returns whether the error is one */
   #noteTimeout({ batch }: Chosen, error: unknown): boolean {
     const state = sqlstateOf(error);
     if (state !== STATEMENT_TIMEOUT && state !== LOCK_TIMEOUT) return false;
@@ -374,7 +374,7 @@ export class Scheduler {
     return true;
   }
 
-  /** Tries a batch of several workspaces by workspace, and one of one workspace by envelope. */
+  /** Splits a failed batch: one of several workspaces by workspace, one of a single workspace by envelope. */
   #split({ lane, batch, deliveries }: Chosen, failed: Failed): Step {
     if (batch.objects.size > 1) this.accounts.part(batch.objects.keys());
     else
@@ -396,18 +396,18 @@ export class Scheduler {
   }
 }
 
-/** Names what failures are counted for: one workspace in a lane, or any batch of several in it. */
+/** Returns the key for counting failures: one workspace in a lane, or all shared batches of a lane. */
 function keyOf(lane: number, { objects }: Batch): string {
   const [only] = objects.keys();
   return objects.size === 1 ? `${lane} ${only}` : `${lane}`;
 }
 
-/** An envelope whose data is known. */
+/** Creates a waiting envelope from a delivery. */
 export function waiting(delivery: Delivery, bytes = 0): WaitingDelivery & { delivery: Delivery } {
   return { id: delivery.id, tag: undefined, parts: partsOf(delivery.envelope, bytes), delivery };
 }
 
-/** What a step has left of envelopes. */
+/** Returns the envelopes, or their parts, that a step has not applied. */
 export function remaining(
   envelopes: readonly WaitingDelivery[],
   { done, left }: Step & { kind: 'applied' },

@@ -8,30 +8,30 @@ import type { LaneStore } from '../../src/queue/lane-store.ts';
 import type { Layout } from '../../src/queue/lanes.ts';
 import { type RedisClient, whenConnected } from '../../src/queue/open-redis.ts';
 
-/** Milliseconds between two heartbeats: the longest wait for a lane that another worker has given back. */
+/** Milliseconds between two heartbeats: the maximum delay before a lane that another worker gave back is taken. */
 const BEAT_MS = 250;
 
-/** A worker that is silent for this share of a lock's duration has no lane any more. */
+/** Fraction of the lock duration after which a silent worker loses its lanes. */
 const SHARE_OF_LOCK = 0.4;
 
-/** Milliseconds; a shorter silence is no sign of death on a machine that is busy. */
+/** Minimum lease in milliseconds: on a busy machine, a live worker can be silent for almost this long. */
 const SHORTEST_LEASE_MS = 1000;
 
-/** Milliseconds for the last words to a Redis that may be away. */
+/** Milliseconds for each of the last commands on shutdown; Redis may be unavailable. */
 const FAREWELL_MS = 500;
 
-/** Milliseconds between two lines about a Redis that does not answer. */
+/** Milliseconds between two log lines about failed heartbeats. */
 const WARN_MS = 30_000;
 
-/** A lane that is worked; `left` resolves with the version of an envelope that this worker does not read. */
+/** An open lane; `left` resolves with the version of an envelope that this worker cannot read. */
 export interface WorkedLane extends Service {
   left: Promise<number>;
 }
 
 interface LaneSharing extends Omit<LaneSharesOptions, 'lease'> {
-  /** That of the observer: it fails at once while Redis is away. */
+  /** The observer's connection, which fails immediately while Redis is unavailable. */
   redis: RedisClient;
-  /** Milliseconds. */
+  /** Lock duration of a job in milliseconds. */
   lockDuration: number;
   /** Milliseconds for which a lane is left to workers of a later release. */
   standBack: number;
@@ -41,23 +41,24 @@ interface LaneSharing extends Omit<LaneSharesOptions, 'lease'> {
 
 interface Worked {
   lane: WorkedLane;
-  /** Resolves when it is closed and given back. */
+  /** Resolves when the lane is closed and given back. */
   closing?: Promise<void>;
-  /** Closed, and Redis hears of it. */
+  /** Set when the lane is closed but not yet given back in Redis. */
   isClosed?: true;
 }
 
-/** Milliseconds of silence after which a worker's lanes belong to others. */
+/** Returns the milliseconds of silence after which other workers take over a worker's lanes. */
 const leaseFor = (lockDuration: number) => Math.max(SHORTEST_LEASE_MS, SHARE_OF_LOCK * lockDuration);
 
 /**
- * Works this process's share of the lanes, and no other: opens what it is given, closes what it is to give back, and
- * gives it back only then. One that was away for longer than its lease, frozen or cut off, closes what others have taken.
- * While Redis does not answer everything stays as it is: nobody could work anything.
+ * Works this process's share of the lanes: opens the lanes that are assigned to it, closes the lanes that it has to
+ * return, and gives a lane back only when it is closed. A worker that was frozen or disconnected for longer than its
+ * lease closes the lanes that others have taken. While Redis does not answer, every worker keeps its lanes, because no
+ * worker can make progress.
  */
 export function shareLanes({ redis, lockDuration, standBack, open, log, ...given }: LaneSharing): Service {
   const shares = createLaneShares(redis, { ...given, lease: leaseFor(lockDuration) });
-  /** By number. */
+  /** Open and closing lanes, by number. */
   const worked = new Map<number, Worked>();
   let leaves = false;
   let own: number[] = [];
@@ -68,7 +69,7 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
     reconcile();
   }
 
-  /** Lanes that are not closed yet. */
+  /** Returns the numbers of the lanes that are not closed yet. */
   const present = () => [...worked].filter(([, { isClosed }]) => !isClosed).map(([lane]) => lane);
 
   function reconcile(): void {
@@ -93,7 +94,7 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
     });
   }
 
-  /** @param needed the version of the envelope that the lane is left for */
+  /** @param needed version of the envelope that this worker cannot read, if that is why the lane is closed */
   function close(number: number, needed?: number): Promise<void> {
     const one = worked.get(number);
     if (!one) return Promise.resolve();
@@ -102,14 +103,14 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
   }
 
   async function closeOne(number: number, one: Worked, needed?: number): Promise<void> {
-    // The queue may be away; whoever works the lane next waits for it.
+    // The queue may be unavailable. The next worker of the lane waits for it.
     const stopped = one.lane.stop().catch(() => {});
-    // One that hangs may never end: its successor does not wait for it, here or at another worker.
+    // A lane that hangs may never stop. Its successor, in this or another worker, does not wait for it.
     await within(lockDuration, stopped).catch(() => {
       if (!leaves) log.warn({ lane: number }, 'lane did not close in time; abandoned');
     });
     one.isClosed = true;
-    // Nobody takes a lane that its worker has closed and Redis has not heard of: it is told until it answers.
+    // No other worker takes the lane before Redis records that it was given back, so retry until Redis answers.
     await until(() => isGivenBack(number, needed), { every: BEAT_MS, isSo: (given) => given || leaves });
     worked.delete(number);
     void beating.now();
@@ -146,14 +147,14 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
   };
 }
 
-/** All in one slot of a Redis Cluster, that of the first shard: whose each lane is, of every shard, is decided there. */
+/** Redis keys of the lane assignment of all shards, in one Redis Cluster slot: the slot of the first shard. */
 const [WORKERS, OWNERS, LATER, VERSION] = ['workers', 'owners', 'later', 'version'].map(
   (name) => `{penstock}:shares:${name}`,
 ) as [string, string, string, string];
 
 /**
- * Gives a lane back that was asked for, or that has come to what this worker does not read.
- * ARGV: lane, id, version of envelopes that it takes, milliseconds for which only workers that read it are asked.
+ * Lua script that gives back a lane that another worker is due, or whose next envelope this worker cannot read.
+ * ARGV: lane, worker id, envelope version or empty, milliseconds for which only workers that read the version get it.
  */
 const giveBack = `
   local owner = redis.call('HGET', KEYS[1], ARGV[1])
@@ -173,22 +174,22 @@ interface Commands {
 }
 
 interface LaneSharesOptions {
-  /** Of the worker, a UUID. */
+  /** UUID of the worker. */
   id: string;
-  /** Of the whole fleet. */
+  /** Shards and lanes of the whole fleet. */
   layout: Layout;
-  /** Latest version of envelopes that the worker reads. */
+  /** Latest envelope version that the worker can read. */
   reads: number;
-  /** Milliseconds of silence after which the worker's lanes belong to others. */
+  /** Milliseconds of silence after which other workers take over the worker's lanes. */
   lease: number;
-  /** Ends the lease that the last worker of a lane may have left. */
+  /** Ends the job lease that the previous worker of a lane may have left. */
   endLease: LaneStore['endLease'];
 }
 
 /**
- * One worker's part in sharing the lanes out among those that are alive, kept in Redis. Who has which lane is for speed
- * and for the number of connections. Two workers of one lane are as safe as one: the queue hands out one job of a lane
- * at a time, and the ledger knows what has taken effect.
+ * Distributes the lanes among the live workers; the assignment is kept in Redis. The assignment only saves time and
+ * connections. Two workers on one lane are as safe as one, because the queue leases one job of a lane at a time and the
+ * ledger records which envelopes have taken effect.
  */
 export function createLaneShares(
   redis: RedisClient,
@@ -202,18 +203,18 @@ export function createLaneShares(
   let own: number[] = [];
 
   /**
-   * Lets a lane hand out the envelope of a worker that is gone now, and not when its lock expires. This is a separate
-   * command, because the lane may be on another server than the shares. If it fails, the lock expires.
+   * Ends the job lease of a dead worker immediately instead of when its lock expires. This is a separate command
+   * because the lane may be on another Redis server than the assignment. If it fails, the lock expires by itself.
    */
   const release = (lane: number) => endLease(lane).catch(() => {});
 
   return {
     /**
-     * Says that the worker is there, and takes or gives lanes up to its share.
+     * Sends a heartbeat, and takes or returns lanes to match the worker's share.
      *
-     * @param open lanes that it works at present, or is closing: no others wait to be closed when they are to go
-     * @param leaves from the first time on it has no lane any more, and keeps what it has not closed yet from others
-     * @returns the lanes that it is to work, in order; an open one that is missing is to be closed, and given back then
+     * @param open lanes that the worker has open or is closing; other lanes can be reassigned without waiting for it
+     * @param leaves whether the worker is stopping: it gets no lanes, and others wait for the lanes in `open`
+     * @returns the lanes to work, in order; the worker has to close and give back any other lane that it has open
      */
     async beat(open: number[], leaves = false): Promise<number[]> {
       const [found, ...told] = await commands.shareLanes(
@@ -223,23 +224,23 @@ export function createLaneShares(
       );
       if (found === undefined) return own;
       version = String(found);
-      // Not before they are known to be its own.
+      // A minus sign marks a lane of a dead worker. Its lease is ended only now that the lane belongs to this worker.
       for (const lane of told) if (String(lane).startsWith('-')) void release(Number(String(lane).slice(1)));
       own = told.map((lane) => Number(String(lane).replace('-', '')));
       return own;
     },
 
-    /** A lane is closed here, and anybody's who has room for it. One that is somebody else's by now stays theirs. */
+    /** Gives back a closed lane for any worker with room. Has no effect if the lane belongs to another worker now. */
     async giveBack(lane: number): Promise<void> {
       await commands.giveLaneBack(OWNERS, LATER, VERSION, lane, id, '', 0);
     },
 
-    /** The same of a lane that comes to an envelope of this version: for so long only who reads it is asked. */
+    /** Gives back a closed lane; for the given milliseconds, only workers that read version `needed` can take it. */
     async leaveToLater(lane: number, needed: number, milliseconds: number): Promise<void> {
       await commands.giveLaneBack(OWNERS, LATER, VERSION, lane, id, needed, milliseconds);
     },
 
-    /** The worker is gone; what it has not given back is taken as that of one that was killed. */
+    /** Removes the worker. Lanes that it has not given back are taken over like the lanes of a killed worker. */
     async end(): Promise<void> {
       await redis.multi().zrem(WORKERS, id, `-${id}`).incr(VERSION).exec();
     },

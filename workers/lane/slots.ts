@@ -1,20 +1,20 @@
-/** What waits for a slot. */
+/** A lane that waits for a slot. */
 interface Waiting {
   servedUntil(): number;
   begin(): void;
 }
 
-/** The right to run a transaction; `release` gives it to the next that waits. */
+/** Permission to run a transaction; `release` passes it to the next waiting lane. */
 export interface Slot {
   release(): void;
-  /** Milliseconds. */
+  /** Milliseconds that the caller waited for the slot. */
   waited: number;
 }
 
-/** Waiting lanes that are compared when a slot is free: those that have waited longest. */
+/** Number of waiting lanes, longest wait first, that are compared when a slot becomes free. */
 const COMPARED = 8;
 
-/** The transactions that a process runs at once. A freed slot goes to whoever was served least. */
+/** Limits the concurrent transactions of a process. A freed slot goes to the least served waiting lane. */
 export class Slots {
   #free: number;
   readonly #waiting: Waiting[] = [];
@@ -27,7 +27,12 @@ export class Slots {
     return this.#free > 0;
   }
 
-  /** @param servedUntil virtual time at which the work would begin; asked when a slot is free, because more may have come */
+  /**
+   * Waits for a slot.
+   *
+   * @param servedUntil returns the virtual time of the work. It is called when a slot is free, because further
+   * envelopes may have arrived meanwhile
+   */
   async take(servedUntil: () => number): Promise<Slot> {
     const asked = performance.now();
     if (this.#free > 0) this.#free--;
@@ -45,7 +50,7 @@ export class Slots {
     let least = Number.POSITIVE_INFINITY;
     for (const [place, { servedUntil }] of this.#waiting.slice(0, COMPARED).entries()) {
       const its = this.#waiting.length > 1 ? servedUntil() : 0;
-      // Of those that were served as much, the first has waited longest.
+      // Ties go to the lane that has waited longest, which comes first.
       if (its < least) [next, least] = [place, its];
     }
     const [first] = this.#waiting.splice(next, 1);

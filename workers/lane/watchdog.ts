@@ -5,45 +5,44 @@ import type { QueueConnection } from '../../src/queue/connection.ts';
 import { shardOfLane } from '../../src/queue/lanes.ts';
 import { serverOfShard } from '../../src/queue/open-redis.ts';
 
-/** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
+/** Checks without progress, one per lock duration, before a lane is reopened, and again before the process exits. */
 const PATIENCE = 3;
 
 /**
- * Share of a lock duration from which on an answer was slow. Over a network on which a question takes that long a lane
- * may well be busy asking. Such a look says nothing, since a new connection or process would be no better off.
+ * Fraction of the lock duration above which a reply counts as slow. On such a network, a lane may itself be waiting for
+ * replies. A slow check is ignored, since a new connection or process would not help.
  */
 const SLOW = 0.1;
 
 export interface WatchdogOptions {
-  /** That of the lanes; it may hang. */
+  /** Connection of the lanes, which may hang. */
   connection: QueueConnection;
-  /** Another one, through which the queue is asked. */
+  /** Separate connection for the watchdog's own queries. */
   observer: QueueConnection;
-  /** Milliseconds. */
+  /** Lock duration of a job in milliseconds; also the interval between two checks. */
   lockDuration: number;
   log: Log;
-  /** Ends the process, so that its supervisor starts it anew. */
+  /** Ends the process, so that its supervisor restarts it. */
   exit(): void;
 }
 
 interface Watched {
   reopen(): void;
-  /** The job that waited first when it was looked at last, and how many looks since have found it there; absent: none did. */
+  /** First waiting job at the last check, and the number of checks since that found it; absent if no job waited. */
   seen?: { head: string; looks: number } | undefined;
   reopened: boolean;
 }
 
 /**
- * Looks after lanes that this process believes it works, and whose jobs wait all the same with none in work. The cause
- * is a connection that hangs half open, or a BullMQ worker that has stopped asking. First the connection is made anew
- * and the lane reopened; a lane that stays silent ends the process. While the queue itself does not answer nothing is
- * ended, since a new process would not be better off.
+ * Detects lanes of this process that have waiting jobs but no active job. The cause is a half-open connection or a
+ * BullMQ worker that has stopped polling. The watchdog first reconnects and reopens the lane; if the lane still makes
+ * no progress, it ends the process. While the queue itself does not answer it only waits: a new process would not help.
  */
 export function startWatchdog({ connection, observer, lockDuration, log, exit }: WatchdogOptions) {
   const lanes = new Map<number, Watched>();
 
   async function look(): Promise<void> {
-    // Side by side: those of a shard that is away keep nobody from looking at the others.
+    // In parallel, so that lanes of an unavailable shard do not delay the checks of the others.
     await Promise.all([...lanes].map(([lane, watched]) => lookAt(lane, watched)));
   }
 
@@ -53,7 +52,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
       const head = await headOf(lane);
       if (performance.now() - asked < SLOW * lockDuration) await judge(lane, watched, head);
     } catch {
-      // The queue is away for everyone: silence is nobody's fault.
+      // While the queue is unavailable, missing progress is not the fault of the lane.
       watched.seen = undefined;
     }
   }
@@ -79,7 +78,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     watched.reopen();
   }
 
-  /** Whether the lanes' own connection is well: if not, a new process would be no better off than a new connection. */
+  /** Returns whether the lanes' own connection answers. If it does not, a new process would not help. */
   async function answers(lane: number): Promise<boolean> {
     const { redis, layout } = connection;
     if (!redis) return true;
@@ -90,7 +89,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     );
   }
 
-  /** The next job of a lane of which nothing is in work; undefined: there is none, or somebody lets it wait. */
+  /** Returns the first waiting job of a lane without an active job; undefined if no job waits or the lane is paused. */
   async function headOf(lane: number): Promise<string | undefined> {
     const { laneStore } = observer;
     if (!laneStore.ready()) throw new Error('the queue is not connected');
@@ -103,18 +102,18 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   return {
     name: 'watchdog',
     async stop() {
-      // A look may wait for the queue.
+      // Not awaited, because a check may be waiting for the queue.
       void looks.stop();
     },
 
-    /** Opens a lane and keeps an eye on it; stopping what is returned ends both. */
+    /** Opens a lane and watches it. Stopping the returned service ends both. */
     watch(lane: number, open: () => Service): Service {
       let running = open();
       const left: Promise<void>[] = [];
       lanes.set(lane, {
         reopened: false,
         reopen() {
-          // One that hangs may never end: its successor does not wait for it.
+          // A lane that hangs may never stop, so its successor does not wait for it.
           left.push(running.stop().catch(() => {}));
           running = open();
         },
