@@ -3,20 +3,20 @@ import { now as readClock } from '../src/platform/clock.ts';
 import { createRegistry } from '../src/processes/metrics.ts';
 import { laneName } from '../src/queue/lanes.ts';
 
-/** Milliseconds for which a lane counts as worked after its last batch. */
+/** Milliseconds after its last batch for which a lane counts as being worked. */
 const LATELY_MS = 10_000;
 
-/** What counts of a batch that has ended. */
+/** Counts of a batch that has ended. */
 export interface BatchCounts {
-  /** Those of which it held something. */
+  /** Lanes whose envelopes were in the batch. */
   lanes: number[];
-  /** Objects that took effect. */
+  /** Number of objects that took effect. */
   applied: number;
-  /** Envelopes of which nothing is left; when each was accepted in epoch ms, unless it is not known or a replay. */
+  /** Finished envelopes; `acceptedAt` is in epoch milliseconds, undefined if unknown or if the envelope is a replay. */
   finished: { lane: number; acceptedAt: number | undefined }[];
 }
 
-/** The numbers of one worker process, in the names that its /metrics shows. */
+/** Creates the metrics of a worker process, as exposed at /metrics. */
 export function createWorkerMetrics(isAlone = true) {
   const registry = createRegistry('worker', isAlone);
   const registers = [registry];
@@ -36,15 +36,15 @@ export function createWorkerMetrics(isAlone = true) {
   let objects = 0;
   return {
     registry,
-    /** Objects that took effect since the start. */
+    /** Returns the number of objects that have taken effect since the process started. */
     objects: () => objects,
-    /** Lanes of which something ended within the last ten seconds, in order. */
+    /** Returns the lanes with a batch that ended within the last ten seconds, in order. */
     lanes: () =>
       [...lanesWorked]
         .filter(([, at]) => performance.now() - at < LATELY_MS)
         .map(([lane]) => lane)
         .sort((a, b) => a - b),
-    /** A batch has ended. */
+    /** Counts a batch that has ended. */
     noteBatch({ lanes, applied, finished }: BatchCounts): void {
       objects += applied;
       const at = performance.now();
@@ -52,7 +52,7 @@ export function createWorkerMetrics(isAlone = true) {
       const now = readClock();
       for (const { lane, acceptedAt } of finished) {
         envelopes.inc({ lane: laneName(lane) });
-        // The clocks of two machines may differ.
+        // The clocks of web and worker may differ, so the difference can be negative.
         if (acceptedAt !== undefined) effectSeconds.observe(Math.max(0, now - acceptedAt) / 1000);
       }
     },

@@ -27,10 +27,10 @@ import { startSegmentExports } from './sync/segment-exports.ts';
 import { startSyncs, startSyncUpkeep } from './sync/start.ts';
 import { areBehind, createThrottle } from './sync/throttle.ts';
 
-/** Rows of one run; a source with more is read on by the next. */
+/** Maximum number of rows that one run reads. The next run continues with the remaining rows of the source. */
 const MAX_ROWS = 500_000_000;
 
-/** The Procfile's `sync`: brings the rows of warehouses into the lanes. Any number of them may run. */
+/** Runs the Procfile's `sync` process, which puts warehouse rows into the lanes. Several can run at the same time. */
 async function main(host: Host): Promise<void> {
   const metrics = createSyncMetrics(!host.stores);
   const opened = await openWorkingProcess(host, 'sync', metrics);
@@ -111,7 +111,7 @@ async function main(host: Host): Promise<void> {
   giveWay(config.SYNC_NICE, log);
 }
 
-/** A process that is nicer already, since a supervisor made it so, may not become less so. */
+/** Sets the nice value, unless a supervisor has set a higher one: an ordinary process is not allowed to lower it. */
 function giveWay(nice: number, log: Log): void {
   try {
     if (getPriority() < nice) setPriority(nice);

@@ -12,7 +12,7 @@ import { startDeadLetters } from './upkeep/dead-letters.ts';
 import { startSettling } from './upkeep/tombstones.ts';
 import { startUpkeep } from './upkeep/upkeep.ts';
 
-/** The Procfile's `worker`: applies what the lanes hold. Any number of them may run. */
+/** Runs the Procfile's `worker` process, which applies the jobs of the lanes. Several can run at the same time. */
 async function main(host: Host): Promise<void> {
   const metrics = createWorkerMetrics(!host.stores);
   let lanes: Lanes | undefined;
@@ -41,7 +41,7 @@ async function main(host: Host): Promise<void> {
     onTombstones: settling.wake,
   });
   const fences = createFences({ pool, lanes: laneCount(config), metrics, log });
-  // One lane meets no other.
+  // A single lane has no other lane to wait for at a fence.
   const news = config.LANES > 1 ? [listenForFenceNews(directUrl, fences.hear, log)] : [];
   lanes = startLanes({
     ...{ id, connection, observer, databaseUrl: directUrl, scheduler, fences, config, log },

@@ -15,27 +15,27 @@ import {
 import { readApplied } from '../../src/store/ledger.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 
-/** Milliseconds in which the other lanes of this process may come before the store is asked about the rest. */
+/** Milliseconds for the other lanes of this process to arrive, before Postgres is queried for the remaining lanes. */
 const GRACE_MS = 2;
 
-/** Milliseconds between two looks into the store; only a notification that was lost makes it that long. */
+/** Milliseconds between two queries to Postgres; a wait lasts this long only if a notification was lost. */
 const POLL_MS = 250;
 
-/** Milliseconds of waiting after which the first lane looks for marks that were damaged in the queue. */
+/** Milliseconds of waiting after which the first lane checks for fence marks that were damaged in the queue. */
 const DAMAGE_MS = 2000;
 
-/** Milliseconds of waiting between two lines about it: longer than the lane of a dead worker stands still. */
+/** Milliseconds of waiting between two log lines: longer than the lane of a dead worker is idle. */
 const WARN_MS = 30_000;
 
 /**
- * The barrier of one fence: which lanes have come to it, as far as this process knows, and whether it is passed. Both
- * stay true once they are: a lane comes to a fence when everything before it in that lane has taken effect.
+ * Creates the barrier of one fence: which lanes have arrived, as far as this process knows, and whether the fence has
+ * been passed. Both facts are permanent: a lane arrives at a fence when all earlier jobs of that lane have taken effect.
  */
 function createBarrier() {
   const arrived = new Set<number>();
   const watchers = new Set<() => void>();
   let passed = false;
-  /** Lanes of this process that stand here now. */
+  /** Number of lanes of this process that wait here now. */
   let standing = 0;
   let shared = false;
 
@@ -44,18 +44,18 @@ function createBarrier() {
   }
 
   return {
-    /** A lane of this process comes to stand here. */
+    /** Counts a lane of this process that starts to wait here. */
     enter(): void {
       standing++;
     },
 
-    /** It goes. @returns whether none stands here any more */
+    /** Counts a lane that stops waiting. @returns whether it was the last one of this process */
     leave(): boolean {
       standing--;
       return standing === 0;
     },
 
-    /** Other processes have a part in it, or may have: what becomes of it has to be told in the store. */
+    /** Marks the barrier as possibly shared with other processes, so that its state has to be written to Postgres. */
     share(): void {
       shared = true;
     },
@@ -75,7 +75,7 @@ function createBarrier() {
       tellWatchers();
     },
 
-    /** Resolves when the condition holds, after so many milliseconds, or when `leaving` says so. */
+    /** Resolves when the condition holds, the given milliseconds have passed, or `leaving` aborts. */
     until(condition: () => boolean, milliseconds: number, leaving: AbortSignal): Promise<void> {
       if (condition() || leaving.aborted) return Promise.resolve();
       return new Promise((resolve) => {
@@ -100,21 +100,22 @@ type Barrier = ReturnType<typeof createBarrier>;
 
 export interface Wait {
   mayGo(): boolean;
-  /** Asks the store. */
+  /** Updates the barrier from Postgres; never rejects. */
   ask(): Promise<void>;
   leaving: AbortSignal;
-  /** It takes long, and says so. */
+  /** Called after each WARN_MS of waiting. */
   slow(): void;
 }
 
 /**
- * Waits in memory alone at first, and then asks the store too, again and again.
- * @returns false: the lane leaves
+ * Waits until the lane may go: first for other lanes of this process only, then also by polling Postgres.
+ *
+ * @returns false if the lane has to be given up
  */
 async function waitAt(barrier: Barrier, { mayGo, ask, leaving, slow }: Wait): Promise<boolean> {
   await barrier.until(mayGo, GRACE_MS, leaving);
   let warned = performance.now();
-  // One question at a time; a store that is silent keeps nobody from leaving.
+  // Only one query runs at a time. It is not awaited, so that a lane can leave while Postgres does not answer.
   let asking = false;
   while (!mayGo()) {
     if (leaving.aborted) return false;
@@ -135,42 +136,43 @@ async function waitAt(barrier: Barrier, { mayGo, ask, leaving, slow }: Wait): Pr
 export interface Crossing {
   lane: number;
   fence: Fence;
-  /** Lets the fence's objects take effect, with its ledger row; called on the first lane alone. */
+  /** Applies the fence's objects together with its ledger row; called on the first lane only. */
   apply(): Promise<void>;
-  /** The lane is to be given up. */
+  /** Aborted when the lane has to be given up. */
   leaving: AbortSignal;
 }
 
 export interface FencesOptions {
   pool: Pool;
-  /** LANES: whatever has no worker any more is not waited for. */
+  /** Number of lanes, from LANES. A fence does not wait for lanes beyond it, since they have no worker. */
   lanes: number;
   metrics: WorkerMetrics;
   log: Log;
 }
 
 /**
- * Lets lanes meet at fences. The first lane of a fence waits until all others have come, and applies; the others
- * wait until that is done. Lanes of one process meet in its memory, at a barrier. Those of several processes meet in
- * the store, by rows, which notifications make fast.
+ * Synchronizes lanes at fences. The first lane of a fence waits until all other lanes have arrived and then applies the
+ * fence; the others wait until it has been applied. Lanes of one process meet at a barrier in its memory. Lanes of
+ * several processes meet through rows in Postgres; notifications make this fast.
  *
- * It stands on two facts that never become untrue. A lane that has come to a fence has everything behind it that stood
- * before the fence. One of its jobs at a time is in work, and this one is taken last. Whoever works the lane later
- * finds the fence again, not what was before it. And a fence with a ledger row is passed. Therefore:
- * - A worker that dies at a fence leaves its job to another, which comes to the fence again; what the dead one had
- *   announced was right, and right it stays.
- * - A worker that dies between applying and telling so is found out by the ledger, at which waiting lanes look.
- * - A frozen worker that wakes up late, after its lanes have gone to others, knows of arrivals that are still true.
- *   If nobody has applied the fence, all its lanes still stand there, and applying it is right; if somebody has,
- *   the ledger turns it away. As one that only waits it sees the fence passed, and completes a job that is no
- *   longer its own: the queue refuses that.
- * - A fence that is delivered again after it was passed is let through by the ledger, whoever else comes or not.
- * No cyclic wait arises, since all fences stand in one order in all lanes.
+ * Correctness rests on two permanent facts. First, when a lane has arrived at a fence, all earlier jobs of the lane have
+ * taken effect: the lane has one active job at a time, and the fence follows all earlier ones. A later worker of the
+ * lane finds the fence again, not the jobs before it. Second, a fence with a ledger row has been passed. Therefore:
+ * - If a worker dies at a fence, another worker gets its job and arrives at the fence again. The arrival that the dead
+ *   worker announced was true and stays true.
+ * - If a worker dies after it has applied a fence but before it has announced that, waiting lanes find the ledger row.
+ * - A frozen worker that resumes after its lanes have moved to other workers knows arrivals that are still true. If the
+ *   fence has not been applied, all its lanes still wait there, and applying it is correct; otherwise, the ledger
+ *   rejects the second application. If the worker only waits, it sees that the fence has been passed and completes a
+ *   job that it no longer holds, which the queue refuses.
+ * - A fence that is delivered again after it was passed is skipped because of its ledger row, whether or not other
+ *   lanes arrive.
+ * A cyclic wait is impossible, since all lanes contain the fences in the same order.
  */
 export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
   const barriers = new Map<string, Barrier>();
 
-  /** Resolves to false when the lane left before the fence was passed; never rejects, but as `apply` does. */
+  /** Resolves to false if the lane left before the fence was passed; rejects only if `apply` rejects. */
   async function cross({ lane, fence, apply, leaving }: Crossing): Promise<boolean> {
     const started = performance.now();
     const barrier = barriers.get(fence.id) ?? createBarrier();
@@ -222,8 +224,8 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
   }
 
   /**
-   * Lets lanes whose mark was damaged in the queue count as arrived. Their worker could not recognize the mark, and made it a
-   * dead letter, so the ledger has its id.
+   * Counts lanes whose fence mark was damaged in the queue as arrived. Their worker could not recognize the mark and
+   * turned it into a dead letter, so the ledger has its id.
    */
   async function passDamaged(barrier: Barrier, fence: Fence, missing: number[]): Promise<void> {
     await trying(fence, async () => {
@@ -242,7 +244,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
     });
   }
 
-  /** What the store does not take now, it is asked for again. */
+  /** Runs a query and logs its failure; the waiting lane repeats it. */
   async function trying(fence: Fence, work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -253,7 +255,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
 
   return {
     cross,
-    /** Takes in what another process says; nothing, unless a lane stands at that fence here. */
+    /** Handles a notification of another process; has no effect unless a lane of this process waits at that fence. */
     hear({ fence, lane }: FenceNews): void {
       const barrier = barriers.get(fence);
       if (!barrier) return;
@@ -266,15 +268,15 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
 
 export type Fences = ReturnType<typeof createFences>;
 
-/** Milliseconds between two tries to listen again. */
+/** Milliseconds between two attempts to reconnect. */
 const RETRY_MS = 1000;
 
-/** Milliseconds between two questions whether the connection still stands, and the longest wait for the answer. */
+/** Milliseconds between two checks of the connection, and the maximum wait for the reply. */
 const BEAT_MS = 5000;
 
 /**
- * Hears what other workers say about fences, on a connection of its own. It only makes them faster: while there is
- * none, or behind a pooler that lets no session listen, lanes find out by looking into the store.
+ * Listens for notifications of other workers about fences, on a dedicated connection. Notifications only reduce
+ * latency: without the connection, or with a pooler that does not support LISTEN, lanes poll Postgres.
  */
 export function listenForFenceNews(databaseUrl: string, hear: (news: FenceNews) => void, log: Log): Service {
   const stop = holdSession({

@@ -1,10 +1,10 @@
 import { Gauge, type Registry } from 'prom-client';
 
-/** Work that has made no progress for longer than it may. */
+/** A job that has made no progress for longer than its limit. */
 export interface OverdueWork {
   kind: string;
   id: string;
-  /** Since its last progress. */
+  /** Seconds since its last progress. */
   seconds: number;
 }
 
@@ -12,13 +12,13 @@ interface Held {
   kind: string;
   id: string;
   limitMs: number;
-  /** By `performance.now()`. */
+  /** Time of the last progress, in `performance.now()` milliseconds. */
   progressAt: number;
 }
 
 /**
- * The work that a process has in hand, each with the time that it may take without progress. Work that hangs holds
- * memory, a connection or a place: `/readyz` and a metric show it.
+ * Tracks the active jobs of a process, each with the maximum time without progress. A job that hangs keeps memory, a
+ * connection or a concurrency slot: `/readyz` and a metric report it.
  */
 export class HeldWork {
   readonly #held = new Set<Held>();
@@ -50,7 +50,7 @@ export class HeldWork {
     };
   }
 
-  /** Jobs without progress for longer than their limit, the longest first. */
+  /** Returns the jobs without progress for longer than their limit; the job with the oldest progress comes first. */
   overdue(now = performance.now()): OverdueWork[] {
     return [...this.#held]
       .filter(({ limitMs, progressAt }) => now - progressAt > limitMs)

@@ -3,13 +3,13 @@ import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { beginAttempts, countAttempts, endAttempts, type SyncJobKind } from '../../src/store/job-attempts.ts';
 
-/** A job that has ended so many processes without progress is set aside. */
+/** Number of processes that a job may end without progress before it is set aside. */
 const MAX_ENDED = 2;
 
-/** A suspect that has lived for so long lets the next one begin. */
+/** Milliseconds after which a running suspect no longer keeps other suspects from starting. */
 const SUSPECT_MS = 60_000;
 
-/** The reason of a job that was set aside, as its owner reads it. */
+/** Returns the reason that the owner of a job sees when the job was set aside. */
 export const endedTheProcess = (what: string) =>
   `ended the process: ${MAX_ENDED} sync processes ended unexpectedly while they worked on this ${what}. Their log has the cause. Fix it, then start the ${what} again`;
 
@@ -21,20 +21,20 @@ interface JobName {
 
 const workOf = ({ kind, id }: JobName) => ({ kind, ids: [id] });
 
-/** A job in the hands of this process. */
+/** One attempt of this process at a job. */
 export interface Attempt {
-  /** The job came further, durably: what happened to it before is forgotten. */
+  /** Records that the job has made durable progress: its earlier attempts no longer count. */
   progress(): Promise<void>;
-  /** `given back`: another attempt goes on with it. Otherwise the job ended, whether or not it failed. */
+  /** Ends the attempt. With `given back`, another attempt continues the job; otherwise the job succeeded or failed. */
   end(how?: 'given back'): Promise<void>;
 }
 
 /**
- * Finds jobs that end the processes that work on them. Each attempt is noted in Postgres before the work begins; one
- * that is still there when another process begins the job belongs to a process that did not end it.
+ * Detects jobs that crash the processes that work on them. Each attempt is recorded in Postgres before the work begins.
+ * If the record still exists when another process begins the job, the first process died during the attempt.
  *
- * All jobs that a process had in hand are suspects when it has died. One suspect at a time is worked on, until it makes
- * progress: when the process dies again, only the one that was worked on has ended two.
+ * When a process dies, all its active jobs become suspects. A process runs one suspect at a time, until the suspect
+ * makes progress. If the process dies again, only that suspect has two recorded attempts.
  */
 export class JobAttempts {
   readonly #pool: Pool;
@@ -42,7 +42,7 @@ export class JobAttempts {
   readonly #log: Log;
   readonly #setAside: Counter<'kind'>;
   #suspect: { job: JobName; until: number } | undefined;
-  /** Jobs whose end could not be noted yet, by kind and id. */
+  /** Jobs whose end could not be recorded yet, by kind and id. */
   readonly #unnoted = new Map<string, { job: JobName; whose: 'own' | 'all' }>();
 
   constructor({ pool, processId, log, registry }: JobAttemptsOptions) {
@@ -58,7 +58,7 @@ export class JobAttempts {
     for (const kind of kinds) this.#setAside.inc({ kind }, 0);
   }
 
-  /** @returns `waits`: another suspect is worked on, so that this job has to be tried a little later */
+  /** @returns `waits` if another suspect is running, so that this job has to be retried a little later */
   async begin(kind: SyncJobKind, id: string): Promise<Attempt | 'set aside' | 'waits'> {
     await this.#noteEnds();
     const job = { kind, id };
@@ -105,7 +105,7 @@ export class JobAttempts {
     if (this.#suspect?.job.id === job.id) this.#suspect = undefined;
   }
 
-  /** Postgres may have been away when a job ended. */
+  /** Records ended jobs, including those that ended while Postgres was unavailable. */
   async #noteEnds(): Promise<void> {
     for (const [key, ended] of this.#unnoted) {
       await endAttempts(this.#pool, workOf(ended.job), { processId: this.#processId, whose: ended.whose });
@@ -116,7 +116,7 @@ export class JobAttempts {
 
 export interface JobAttemptsOptions {
   pool: Pool;
-  /** Of this life of the process, a UUID. */
+  /** UUID of this run of the process. */
   processId: string;
   log: Log;
   registry: Registry;
