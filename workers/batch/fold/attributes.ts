@@ -7,9 +7,9 @@ import { CustomAttributes } from './custom-attributes.ts';
 import { moveEmail, movePhone, own, subjectOf } from './states.ts';
 
 /**
- * Folds one attribute object into the profile that it names, or into a new one.
+ * Folds one attribute object into the profile that it identifies, or into a new one.
  *
- * @returns why the object cannot be applied, if so, or that the store has to be asked; then it has changed nothing
+ * @returns the reason why the object cannot be applied, or RELOAD; in both cases the object has changed no data
  */
 export function foldAttributes(
   found: LoadedProfile | undefined,
@@ -29,9 +29,9 @@ export function foldAttributes(
 }
 
 /**
- * Each token that nobody has yet makes an anonymous profile with the object's attributes.
+ * Creates an anonymous profile with the object's attributes for each unused push token.
  *
- * @returns as `foldAttributes`
+ * @returns see `foldAttributes`
  */
 export function importTokens(
   item: WorkItem<AcceptedAttributes>,
@@ -44,7 +44,7 @@ export function importTokens(
     const key = tokenKey({ appId: token.app_id, token: token.token });
     if (changes.ownedTokens.has(workspaceId, key) || changes.pushTokens.has(workspaceId, key)) continue;
     const custom = new CustomAttributes(true);
-    // All of them are alike: the first one decides.
+    // All new profiles get the same attributes, so only the first one can be refused.
     const refused = custom.apply(object);
     if (refused !== undefined) return refused;
     const profile = changes.profiles.create(workspaceId, undefined, custom);
@@ -62,7 +62,7 @@ function give(given: Token, { workspaceId, id: profileId }: LoadedProfile, { pus
   pushTokens.set(workspaceId, tokenKey(row), row);
 }
 
-/** Everything but the push tokens and the custom attributes. */
+/** Applies an object except for its push tokens and custom attributes. */
 function apply(
   item: WorkItem<AcceptedAttributes>,
   { profile, groups }: { profile: LoadedProfile; groups: GroupSetting[] },
@@ -81,7 +81,7 @@ function apply(
 
 type GroupSetting = { group: Group; state: string };
 
-/** The groups that an object sets; an archived one is passed over. A text: a group that is not there. */
+/** Returns the group states that an object sets, without archived groups; an error message for an unknown group. */
 function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes: Changes) {
   const groups: GroupSetting[] = [];
   for (const { subscription_group_id, subscription_state } of object.subscription_groups ?? []) {
@@ -108,7 +108,7 @@ function setStandard(
   if (phone !== undefined) movePhone(profile, { phone, phoneValid: phone_valid ?? null, requestId }, changes);
 }
 
-/** The state is the address's, and so everyone's who has it; without an address it is the profile's own. */
+/** Sets the email state of the address, and so of all its holders; without an address, of the profile itself. */
 function setEmailState(
   profile: LoadedProfile,
   { object: { email_subscribe: state }, requestId }: WorkItem<AcceptedAttributes>,

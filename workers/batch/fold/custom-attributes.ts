@@ -15,36 +15,36 @@ import { RELOAD } from '../work-item.ts';
 const TOO_LARGE = `the custom attributes of the user would be too large: ${COUNTED}`;
 const TOO_MUCH = "the '$update' operations of the object match too much: name fewer objects at once";
 
-/** Why an increment is refused: the rule that a number breaks which is sent as it is. */
+/** Returns the error message of an increment whose result is not exact; a number that is sent has the same rule. */
 function inexact(name: string): string {
   return `'${quoted(name)}' is not valid: 'inc' would make a number that cannot be stored exactly: integers beyond 9007199254740991 lose digits; set a smaller number, or send it as a string`;
 }
 
-/** What is known of the stored attributes of a locked profile. */
+/** Known stored attributes of a locked profile. */
 export interface StoredAttributes {
-  /** Names of which the value is known; one that is not among `values` is not there. */
+  /** Names whose values are known; an attribute of these that is not in `values` is not stored. */
   names: ReadonlySet<string>;
   values: Record<string, Json>;
-  /** Of all of them, if they are large; 0: they are small. */
+  /** Total bytes of all attributes if they are large, otherwise 0. */
   bytes: number;
-  /** Of those that the round names, by name; absent where they are small. */
+  /** Bytes of the attributes that the round names, by name; absent if they are small. */
   sizes?: ReadonlyMap<string, number>;
 }
 
-/** What a round does to the attributes of a profile. */
+/** Changes of a round to the attributes of a profile. */
 export interface WrittenAttributes {
-  /** To overwrite. */
+  /** Attributes to overwrite. */
   set: Record<string, Json>;
-  /** To remove. */
+  /** Names of attributes to remove. */
   unset: readonly string[];
 }
 
-/** What objects have done to attributes. A name stands in one of the first three. */
+/** Changes of the objects folded so far. `set`, `unset` and `drafts` have no name in common. */
 class Played {
   readonly set = new Map<string, Json>();
   readonly unset = new Set<string>();
   readonly drafts = new Map<string, DraftAttribute>();
-  /** Drafts that began with a value of this round. */
+  /** Names of drafts that started from a value of this round. */
   readonly overwritten = new Set<string>();
 }
 
@@ -52,23 +52,23 @@ const NOTHING_PLAYED = new Played();
 const NEW: StoredAttributes = { names: new Set(), values: {}, bytes: 0 };
 const NONE: ReadonlyMap<string, number> = new Map();
 
-/** The custom attributes of a profile in the hands of one round. */
+/** Custom attributes of a profile during one round. */
 export class CustomAttributes {
-  /** Undefined: the profile is not locked. */
+  /** Stored attributes; undefined if the profile is not locked. */
   #stored: StoredAttributes | undefined;
-  /** What the only object so far sets, which is all that is done to most; it is somebody else's, and not changed. */
+  /** Attributes set by the only object so far, the usual case. The record belongs to the object and is not changed. */
   #only: Record<string, Json> | undefined;
-  /** What all of them have done, once there is more than what one object sets. */
+  /** Changes of all objects, once there is more than one object or more than simple sets. */
   #played: Played | undefined;
-  /** Bytes that the round has added at most, until it is worth the while to know better. */
+  /** Upper bound of the bytes that the round has added; the exact number once `#sizes` is set. */
   #added = 0;
-  /** Bytes of each attribute that the round has touched, once they come near the limit. */
+  /** Bytes of each attribute that the round has changed; set once the total comes near the limit. */
   #sizes: Map<string, number> | undefined;
-  /** Once it was asked for: the last object is behind it. */
+  /** Cached result of `written`; cleared by the next object. */
   #written: WrittenAttributes | undefined;
   #text: JsonText | undefined;
 
-  /** @param isNew whether the round makes the profile: nothing is stored */
+  /** @param isNew whether the round creates the profile, so that it has no stored attributes */
   constructor(isNew: boolean) {
     if (isNew) this.#stored = NEW;
   }
@@ -85,20 +85,20 @@ export class CustomAttributes {
     return this.#stored !== undefined;
   }
 
-  /** Whether the values that the changes start from are known. */
+  /** Returns whether the stored values that the changes need are known. */
   knows(changes: Record<string, AttributeChange>, isNew: boolean): boolean {
     return isNew || Object.keys(changes).every((name) => this.#stored!.names.has(name));
   }
 
-  /** All of them, at most and about; 0 while they are small. */
+  /** Approximate upper bound of the total bytes; small stored attributes count as 0. */
   get bytes(): number {
     return (this.#stored?.bytes ?? 0) + this.#added;
   }
 
   /**
-   * Plays an object.
+   * Folds an object.
    *
-   * @returns why it cannot be applied, if so; then it has changed nothing
+   * @returns the reason why it cannot be applied, or RELOAD; in both cases it has changed no attribute
    */
   apply({
     set = {},
@@ -137,20 +137,20 @@ export class CustomAttributes {
     return undefined;
   }
 
-  /** What is to be written. */
+  /** Returns the changes to write. */
   written(): WrittenAttributes {
     this.#written ??= this.#played ? writtenOf(this.#played) : { set: this.#only ?? {}, unset: [] };
     return this.#written;
   }
 
-  /** What is to be overwritten, as the store and the log of streams get it; undefined: nothing. */
+  /** Returns the attributes to overwrite as text for Postgres and the stream log; undefined without any. */
   text(): JsonText | undefined {
     const { set } = this.written();
     if (this.#text === undefined && hasAny(set)) this.#text = new JsonText(JSON.stringify(set));
     return this.#text;
   }
 
-  /** From here on there is more than what one object sets. */
+  /** Switches from a single object's sets to `#played`. */
   #begin(): void {
     if (this.#played) return;
     this.#played = new Played();
@@ -188,10 +188,10 @@ export class CustomAttributes {
   }
 
   /**
-   * Counts what an object adds, and refuses one that makes too much of it. Sums suffice until they come near the
-   * limit; then each attribute is counted.
+   * Counts the bytes that an object adds, and refuses an object that exceeds the limit. Sums are enough until the total
+   * comes near the limit; from then on, each attribute is counted.
    *
-   * @param before bytes of the attributes that the object has changed
+   * @param before bytes of the attributes that the object changes, before the change
    */
   #measure(
     set: Record<string, Json>,
@@ -222,7 +222,7 @@ export class CustomAttributes {
     return undefined;
   }
 
-  /** From now on `#added` is what the round has added, and may be less than nothing. */
+  /** Counts each attribute. `#added` becomes exact, and can be negative. */
   #countAll(before: ReadonlyMap<string, number>): Map<string, number> {
     const sizes = new Map<string, number>();
     const { set, unset, drafts } = this.#played ?? NOTHING_PLAYED;
@@ -238,7 +238,7 @@ export class CustomAttributes {
     return sizeOf(name, this.#played!.drafts.get(name)!);
   }
 
-  /** Undefined: not known, since the round was not seen to name it. */
+  /** Returns the stored bytes of an attribute; undefined if the round was not known to name it. */
   #storedSize(name: string): number | undefined {
     const { bytes, sizes } = this.#stored!;
     return bytes === 0 ? 0 : sizes?.get(name);
@@ -248,7 +248,7 @@ export class CustomAttributes {
 function writtenOf({ set: values, unset: names, drafts, overwritten }: Played): WrittenAttributes {
   const [set, unset] = [Object.fromEntries(values), [...names]];
   for (const [name, draft] of drafts) {
-    // To write a large one costs as much as all that is done to it.
+    // An unchanged attribute is skipped, because writing a large one costs as much as all changes to it.
     if (!overwritten.has(name) && !draft.isChanged) continue;
     const { value } = draft;
     if (value === undefined) unset.push(name);

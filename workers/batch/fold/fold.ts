@@ -17,18 +17,17 @@ import { foldAttributes, importTokens } from './attributes.ts';
 import { foldIdentity } from './identity.ts';
 import { canMove, foldSubscription, meetsSealed } from './states.ts';
 
-/** Milliseconds after which whatever else waits in this process has its turn, and after which the time is looked at. */
+/** Milliseconds after which folding yields to other tasks of this process and checks the time limit of the round. */
 const TURN_MS = 10;
-/** Events and purchases take so little that the time is looked at once for so many. */
+/** Number of events and purchases per check of the time, since each takes very little. */
 const LOOK_EACH = 16;
 
 /**
- * Plays a round through in order, in memory. Each object sees what the objects before it have done.
+ * Folds the objects of a round in memory, in order. Each object sees the changes of the objects before it.
  *
- * @param terms.poison objects that are refused at their places, by their ids, and why
- * @param terms.until of `performance.now()`; when it is over, the round ends with the object in hand
- * @returns how many objects were folded: fewer than there are when the next one needs a reload, or the
- * time is over
+ * @param terms.poison reasons by object id for objects to refuse
+ * @param terms.until time in `performance.now()` milliseconds at which the round ends before the next object
+ * @returns how many objects were folded; fewer than given if the next one needs a reload or the time is over
  */
 export async function fold(
   items: WorkItem[],
@@ -44,7 +43,7 @@ export async function fold(
       turnEnds = performance.now() + TURN_MS;
     }
     const why = poison.size === 0 ? undefined : poison.get(item.object.id);
-    // The names of a poison object were not looked up: an identity object before it may have sealed one.
+    // The identifiers of a poison object were not looked up: an earlier identity operation may have sealed one.
     if (why !== undefined && changes.profiles.anySealed) return index;
     const folded = why === undefined ? foldOne(item, index, changes) : refuse(item, why, changes);
     if (folded === RELOAD) return index;
@@ -52,7 +51,7 @@ export async function fold(
   return items.length;
 }
 
-/** How an object ended: it took effect, or is refused, or has no effect; or it needs a reload, and nothing was done. */
+/** Result of an object: RELOAD if nothing was done; undefined if it was folded or refused, or has no effect. */
 type Folded = typeof RELOAD | undefined;
 
 function foldOne(item: WorkItem, place: number, changes: Changes): Folded {
@@ -66,10 +65,10 @@ function foldOne(item: WorkItem, place: number, changes: Changes): Folded {
   return typeof folded === 'string' ? refuse(item, folded, changes) : folded;
 }
 
-/** An import of push tokens, which names nobody. */
+/** Folds an import of push tokens, which has no identifier. */
 function foldImport(item: WorkItem<TrackObject>, changes: Changes): Folded {
   const { object, workspaceId } = item;
-  // A token of somebody who is deleted belongs to nobody afterwards.
+  // The tokens of a user that this round deletes become free when the round is written.
   if (object.kind !== 'attributes' || changes.identity.deleted.length > 0) return RELOAD;
   if (object.standard && meetsSealed({ workspaceId, profile: undefined }, object.standard, changes))
     return RELOAD;
@@ -79,7 +78,7 @@ function foldImport(item: WorkItem<TrackObject>, changes: Changes): Folded {
   return undefined;
 }
 
-/** Attributes, an event or a purchase of the user whom the identifier means by now. */
+/** Folds attributes, an event or a purchase into the user that the identifier means now. */
 function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes: Changes): Folded {
   const { object, workspaceId, ordinal } = item;
   const { profiles } = changes;
@@ -88,13 +87,13 @@ function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes:
   const found = profiles.find(workspaceId, identifier);
   if (found === RELOAD) return RELOAD;
   if (!found && object.create === false) return undefined;
-  // Who is made here gets the address.
+  // A new user would get the pinned address.
   if (!found && isAddress(identifier) && profiles.isPinned(workspaceId, identifier)) return RELOAD;
   if (found && isNamedElsewhere(item, identifier, found)) changes.namedElsewhere.push(item);
   if (object.kind === 'attributes') {
     if (object.standard && meetsSealed({ workspaceId, profile: found }, object.standard, changes))
       return RELOAD;
-    // Reached by an address that it has got in this round: what the store has of it was not asked for.
+    // It was reached by an address that it got in this round, so its stored data was not loaded.
     if (found && !found.isLockedFor(object.change)) return RELOAD;
     if (found && object.standard && !canMove(found, object.standard, changes)) return RELOAD;
     const reason = foldAttributes(found, item as WorkItem<AcceptedAttributes>, changes);
@@ -107,7 +106,7 @@ function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes:
   return undefined;
 }
 
-/** Whether another lane is that of the name by which the user goes first: external id, email address, phone number. */
+/** Returns whether the user's primary identifier (external id, then email, then phone) belongs to another lane. */
 function isNamedElsewhere(
   { workspaceId, lanes = 1 }: WorkItem,
   identifier: Identifier,
@@ -115,7 +114,7 @@ function isNamedElsewhere(
 ): boolean {
   if (lanes === 1) return false;
   const { externalId, email, phone, phoneValid } = profile;
-  // So are nearly all objects, and the lane of a name is a hash of it.
+  // Nearly all objects end here, without the cost of hashing identifiers to lanes.
   if ('external_id' in identifier && identifier.external_id === externalId) return false;
   const first =
     externalId !== null
@@ -130,8 +129,9 @@ function isNamedElsewhere(
 }
 
 /**
- * Notes an object that cannot be applied. Its dead letter says whom it meant, and is written with the round: an address
- * that names it stays with whoever has it now. One of very many means nobody, then as now.
+ * Records an object that cannot be applied. Its dead letter contains its user and is written with the round, so the
+ * holders of an address that identifies the user must not change before. An address with too many holders identifies no
+ * user, now or later.
  */
 function refuse(item: WorkItem, reason: string, { refused, profiles }: Changes): undefined {
   refused.push({ item, reason });

@@ -17,7 +17,7 @@ import { pick, TooManyHolders } from '../profiles.ts';
 import { RELOAD, type WorkItem } from '../work-item.ts';
 import { canMove, losesPinned, meetsSealed, moveEmail, movePhone } from './states.ts';
 
-/** Plays one identity operation, in memory. What it touches is sealed for the rest of the round. */
+/** Folds one identity operation. Profiles and identifiers that it changes are sealed for the rest of the round. */
 export function foldIdentity(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
   try {
     return dispatch(item, changes);
@@ -48,8 +48,8 @@ function dispatch(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdent
 }
 
 /**
- * A taken alias stays whose it is, and a user keeps the alias that it has under a label. With an external id that
- * nobody has, nobody gets the alias.
+ * Adds an alias. It has no effect if the alias is taken, if the user already has an alias with the label, or if the
+ * external id matches no user. Without an external id, an unused alias creates a user.
  */
 function foldAliasNew(
   { workspaceId, ordinal }: WorkItem,
@@ -73,7 +73,7 @@ function foldAliasNew(
   return undefined;
 }
 
-/** Nothing happens when nobody has the old name, or somebody has the new one. */
+/** Renames an alias. It has no effect if the old name matches no user or the new name is taken. */
 function foldAliasUpdate(
   { workspaceId }: WorkItem,
   { alias_label, old_alias_name, new_alias_name }: AcceptedAliasUpdate,
@@ -97,7 +97,7 @@ function foldAliasUpdate(
   return undefined;
 }
 
-/** What waits for the identifier among the dead letters goes with it, even when nobody has it. */
+/** Deletes a user. The dead letters of the identifier are deleted too, even if it matches no user. */
 function foldDelete(
   item: WorkItem,
   { user }: AcceptedDelete,
@@ -114,7 +114,7 @@ function foldDelete(
   return undefined;
 }
 
-/** The user goes by the new id; the old one still resolves. */
+/** Renames an external id. The old id becomes deprecated and still resolves to the user. */
 function foldRename(
   { workspaceId, ordinal, object: { id: objectId } }: WorkItem,
   rename: AcceptedRename,
@@ -144,7 +144,7 @@ function foldRename(
   return undefined;
 }
 
-/** Only an id that was renamed away can be removed; the user goes by the other. */
+/** Removes a deprecated external id. The current external id of a user cannot be removed. */
 function foldRemove(
   { workspaceId, object: { id: objectId } }: WorkItem,
   remove: AcceptedRemove,
@@ -162,12 +162,12 @@ function foldRemove(
   return undefined;
 }
 
-/** Bytes, as stored, of custom attributes that two users may have together: each may have half of it. */
+/** Maximum stored bytes of the custom attributes of two merged users together: twice the limit of one user. */
 const MAX_MERGED_BYTES = 2 * MAX_CUSTOM_BYTES;
 
 /**
- * Nothing happens unless each side means exactly one user, and not the same; nor when both have a phone number that
- * cannot exist.
+ * Merges two users. It has no effect unless each side matches exactly one user and the two differ. It also has no
+ * effect if both users have an invalid phone number.
  */
 function foldMerge(item: WorkItem, { merge, keep }: AcceptedMerge, changes: Changes): FoldedIdentity {
   const merged = pick(changes.profiles, item.workspaceId, merge);
@@ -184,9 +184,9 @@ function hasInvalidPhone({ phone, phoneValid }: LoadedProfile): boolean {
 }
 
 /**
- * Gives a user without an external id the one named, or merges it into who has that, whose aliases win. Another name
- * under a label that both have means nobody from then on, unless the object keeps labels: then nothing happens. A user who
- * goes by an external id already is identified.
+ * Identifies a user that has no external id: gives it the external id, or merges it into the user with that external
+ * id. If both have an alias with the same label, the alias of the kept user stays and the other alias no longer matches
+ * any user. With `keeps_labels`, the object then has no effect. A user that already has an external id is not changed.
  */
 function foldIdentify(
   item: WorkItem,
@@ -211,7 +211,7 @@ function foldIdentify(
   return undefined;
 }
 
-/** Addresses move here, with the states that hang on them; the store moves all else. */
+/** Merges two profiles. Addresses and their states are moved in memory; statements in Postgres move all other data. */
 function combine(
   { merged, kept }: { merged: LoadedProfile; kept: LoadedProfile },
   { ordinal, requestId }: WorkItem,
@@ -219,7 +219,7 @@ function combine(
 ): FoldedIdentity {
   if (!merged.isLockedFor() || !kept.isLockedFor()) return RELOAD;
   const { profiles, identity } = changes;
-  // The merged profile loses its addresses, whether the kept one gets them or not.
+  // The merged profile loses its addresses, whether or not the kept profile gets them.
   if (
     meetsSealed({ workspaceId: merged.workspaceId, profile: merged }, { email: null, phone: null }, changes)
   )

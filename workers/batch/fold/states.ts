@@ -17,13 +17,13 @@ type Phone = Pick<LoadedProfile, 'phone' | 'phoneValid'>;
 
 type Addressed = Phone & Pick<LoadedProfile, 'email'>;
 
-/** A text: why the state cannot be set; undefined: it is folded, even if it does nothing. */
+/** Result of a state change: the reason why it cannot be applied, or undefined if it was folded, even as a no-op. */
 type FoldedSubscription = string | undefined | typeof RELOAD;
 
 /**
- * Plays one setting of a subscription or email state, in memory.
+ * Folds an object that sets a subscription or email state.
  *
- * @param place of the object in its round
+ * @param place index of the object in its round
  */
 export function foldSubscription(
   item: WorkItem<SubscriptionObject>,
@@ -36,16 +36,17 @@ export function foldSubscription(
 }
 
 /**
- * An address has a state whether anybody has the address or not. A user has that of the address for the group's
- * channel, or one of its own for lack of it. A user who is not there has none.
+ * Sets the state of a subscription group. An address has a state even without any holder. A user has the state of its
+ * address for the group's channel, or a state of its own if it has no such address. If the identifier matches no user,
+ * the object has no effect.
  */
 function foldGroupState(
   { workspaceId, requestId, object }: WorkItem<AcceptedGroupState>,
   { groups, profiles, states }: Changes,
 ): FoldedSubscription {
   const { identifier, subscription_group_id, subscription_state: state } = object;
-  // Whoever deletes its last holder in this round takes the address's states away behind all that the round sets. A
-  // delete takes the dead letters that come before it, and none behind it.
+  // If this round deletes the last holder of the address, it removes the address's states after it has set all others.
+  // A delete also removes the dead letters before it, but not later ones.
   if (isAddress(identifier) && profiles.isContested(workspaceId, identifier)) return RELOAD;
   const profile = isAddress(identifier) ? undefined : profiles.find(workspaceId, identifier);
   if (profile === RELOAD || (profile && !profile.isLockedFor())) return RELOAD;
@@ -66,12 +67,13 @@ function foldGroupState(
 }
 
 /**
- * The state and the bounce are the address's, whether anybody has it or not.
+ * Sets the global state, the hard bounce and the spam mark of an email address. The state and the bounce belong to the
+ * address, even without any holder.
  *
- * The mark as spam is that of each profile which has the address, and memory does not hold them all. So it is cleared
- * where only such objects come before it in the round: there the store says who has the address.
+ * The spam mark belongs to each profile with the address, and not all of them are loaded. It is therefore cleared only
+ * if all earlier objects of the round clear spam marks too: the holders are then as stored in Postgres.
  *
- * @param place of the object in its round
+ * @param place index of the object in its round
  */
 function foldEmailChange(
   { workspaceId, requestId, object }: WorkItem<AcceptedEmailChange>,
@@ -102,7 +104,7 @@ function addressSubject(workspaceId: string, address: Address): Subject {
     : { workspaceId, kind: 'phone', name: address.phone };
 }
 
-/** Whose state a profile reads and sets: that of its address for the channel, its own without one. */
+/** Returns the owner of a profile's state for a channel: its address, or the profile itself if it has none. */
 export function subjectOf(profile: LoadedProfile, channel: Group['channel']): Subject {
   const { workspaceId, email } = profile;
   if (channel !== 'email') return phoneSubject(profile, profile);
@@ -110,8 +112,8 @@ export function subjectOf(profile: LoadedProfile, channel: Group['channel']): Su
 }
 
 /**
- * Whether addresses that a profile gets or loses, if it changes so, have to stay where they are until the round is
- * written. They are pinned, or those of somebody whom an identity operation of the round merges or deletes.
+ * Returns whether a change would add or remove an address that must keep its holders until the round is written. Such an
+ * address is pinned, or belongs to a user that an identity operation of the round merges or deletes.
  */
 export function meetsSealed(
   { workspaceId, profile }: { workspaceId: string; profile: Addressed | undefined },
@@ -123,14 +125,14 @@ export function meetsSealed(
   );
 }
 
-/** Whether a profile that goes loses a pinned address. */
+/** Returns whether a profile that is deleted has a pinned address. */
 export function losesPinned(profile: LoadedProfile, { profiles }: Pick<Moving, 'profiles'>): boolean {
   return changedAddresses(profile, { email: null, phone: null }).some((address) =>
     profiles.isPinned(profile.workspaceId, address),
   );
 }
 
-/** The addresses that a profile gets or loses; one that it sets to what it is stays. */
+/** Returns the addresses that a profile gets or loses; an unchanged address is not included. */
 function changedAddresses(
   profile: Addressed | undefined,
   { email, phone, phone_valid: phoneValid }: StandardAttributes,
@@ -146,7 +148,7 @@ function changedAddresses(
   return changed;
 }
 
-/** Whether memory knows every state that passes on when the profile gets these addresses. */
+/** Returns whether all states are loaded that move when the profile gets these addresses. */
 export function canMove(profile: LoadedProfile, standard: StandardAttributes, { states }: Moving): boolean {
   const { email, phone, phone_valid: phoneValid = null } = standard;
   if (!email && phone === undefined) return true;
@@ -162,8 +164,8 @@ export function canMove(profile: LoadedProfile, standard: StandardAttributes, { 
 }
 
 /**
- * The user's SMS and WhatsApp states go along: a number that has a state already keeps it. Without a valid
- * number they are the profile's own again, and what it said before it had one is forgotten.
+ * Sets the phone number and moves the SMS and WhatsApp states of the user to it. A number that already has a state
+ * keeps it. Without a valid number, the states become the profile's own, and replace its states from before it had one.
  */
 export function movePhone(
   profile: LoadedProfile,
@@ -189,9 +191,9 @@ export function movePhone(
 }
 
 /**
- * What a profile said before it had an email address passes to its first one, where that has no state yet. An
- * address that somebody has always has a global state, `subscribed` unless another was said. Any later address
- * starts anew.
+ * Sets the email address. The states of a profile without an address move to its first address, if that has no state
+ * yet. An address with a holder always has a global state, which is `subscribed` by default. Later addresses of the
+ * profile take over no states.
  */
 export function moveEmail(
   profile: LoadedProfile,
@@ -212,7 +214,7 @@ export function moveEmail(
   }
 }
 
-/** The profile itself: whose state it is for lack of an address. */
+/** Returns the profile as the owner of states, for channels without an address. */
 export function own({ workspaceId, id }: LoadedProfile): Subject {
   return { workspaceId, kind: 'profile', name: id };
 }
@@ -222,7 +224,7 @@ function phoneSubject(profile: LoadedProfile, { phone, phoneValid }: Phone): Sub
   return { workspaceId: profile.workspaceId, kind: 'phone', name: phone };
 }
 
-/** What a profile has said for lack of an address. */
+/** Returns the profile's own states for a kind of address; undefined if they are not loaded. */
 function ownStates(profile: LoadedProfile, address: 'email' | 'phone', states: States) {
   const all = states.of(own(profile));
   return all && [...all].filter(([, { channel }]) => (channel === 'email') === (address === 'email'));
