@@ -19,36 +19,36 @@ import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
- * Objects of the round after one that ended at once: what is loaded for more would be loaded again, should the next
- * end as soon.
+ * Minimum number of objects in the round that follows a cut round. If it is cut too, data that it has loaded for
+ * further objects has to be loaded again.
  */
 const SMALL_ROUND = 2;
 
 /**
- * Milliseconds that a round may be folded for at least, and how many times what its loading took: what it has loaded is
- * loaded again if it is cut.
+ * Minimum fold time of a round: a number of milliseconds, and a multiple of its load time. If a round is cut, data for
+ * the remaining objects has to be loaded again.
  */
 const LEAST_FOLD_MS = 300;
 const FOLD_TIMES = 3;
 
 export interface Applied {
-  /** Objects that are done with, from the first: they took effect or are refused. */
+  /** Number of processed objects, from the first: they took effect or were refused. */
   count: number;
-  /** Those that could not be applied; their dead letters are written. */
+  /** Objects that could not be applied; their dead letters are written. */
   refused: RefusedObject[];
-  /** Objects that the next round would look at. */
+  /** Number of objects that the next round would have. */
   size: number;
   /** Bytes of stored attributes that were loaded, by workspace. */
   loaded: Map<string, number>;
-  /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
+  /** Whether the objects contained merges or deletes, which may leave cleanup work outside the lanes. */
   leavesTombstones: boolean;
-  /** Objects whose user goes by a name of another lane. */
+  /** Objects whose user has a primary identifier that belongs to another lane. */
   namedElsewhere: WorkItem[];
-  /** For the log of streams. */
+  /** Entries for the stream log. */
   entries: StreamEntries[];
 }
 
-/** What came of several, in their order. */
+/** Joins the results of several rounds or parts, in order. */
 export function joinApplied(all: readonly Applied[]): Applied {
   return {
     count: all.reduce((sum, { count }) => sum + count, 0),
@@ -70,23 +70,23 @@ function sumOf(all: readonly Map<string, number>[]): Map<string, number> {
 
 export const NOTHING_APPLIED: Applied = joinApplied([]);
 
-/** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
+/** Reasons by object id for objects that must not be applied: they become dead letters, at their place in the order. */
 export type Poison = ReadonlyMap<string, string>;
 
 /** How objects are applied. */
 export interface Terms {
-  /** The store's clock at the start of the batch, ISO 8601 with microseconds. */
+  /** Postgres time at the start of the batch, ISO 8601 with microseconds. */
   now: string;
-  /** Of `performance.now()`: no round begins after it, but for the first, and one that goes on is ended. */
+  /** Time in `performance.now()` milliseconds after which only a first round starts and a running round is cut. */
   until: number;
-  /** Objects that the first round looks at; absent: all. */
+  /** Number of objects in the first round; all by default. */
   size?: number;
   poison: Poison;
-  /** Workspaces whose changes go into the log of streams; absent: none. */
+  /** Workspaces whose changes go into the stream log; empty by default. */
   streamed?: ReadonlySet<string>;
 }
 
-/** Entries of the log of streams: made while the store works, unless it has to say first which states have changed. */
+/** Creates stream log entries while Postgres works, unless the changed states have to be read from its reply first. */
 async function logged(written: Written, { streamed }: Terms): Promise<StreamEntries[]> {
   if (!streamed || streamed.size === 0) return [];
   const states = written.changes.states.changes.length > 0 ? await written.stored : [];
@@ -94,11 +94,11 @@ async function logged(written: Written, { streamed }: Terms): Promise<StreamEntr
 }
 
 /**
- * Applies accepted objects in their order, in rounds: load whom they name, fold in memory, write whole sets. A
- * round ends where an object needs a reload, and where it would be about more than
- * a round may be; most batches are one round.
+ * Applies accepted objects in order, in rounds. A round loads the users that the objects name, folds the objects in
+ * memory and writes whole sets. It ends before an object that needs a reload, when its time is over, or before it would
+ * load too much. Most batches are one round.
  *
- * @throws whatever the store says; then the transaction is spoilt
+ * @throws any error of Postgres; the transaction can then only be rolled back
  */
 export async function applySome(tx: Connection, items: WorkItem[], terms: Terms): Promise<Applied> {
   const rounds: Applied[] = [];
@@ -114,7 +114,7 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
   return { ...joinApplied(rounds), size };
 }
 
-/** Applies as many of the objects as one round can be about. */
+/** Applies as many of the objects as fit into one round. */
 async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Promise<Applied> {
   const { poison, until, now } = terms;
   const began = performance.now();
@@ -122,7 +122,7 @@ async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Pro
   const loaded = performance.now();
   const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
   const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
-  // A mistake of ours: the object becomes a dead letter, and its lane goes on.
+  // A bug in Penstock: the object becomes a dead letter, so that its lane can continue.
   if (folded === 0) throw new TypeError('the object needs a reload after each load');
   const sent = writeChanges(tx, changes, now);
   const written = { ...sent, changes, round: round.slice(0, folded) };
@@ -135,7 +135,7 @@ async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Pro
   };
 }
 
-/** Bytes of the stored attributes of large profiles that a round has in hand, by workspace. */
+/** Returns the bytes of stored attributes of large profiles that a round has loaded, by workspace. */
 function bytesLoaded(profiles: Profiles): Map<string, number> {
   const loaded = new Map<string, number>();
   for (const { workspaceId, storedBytes } of profiles.all())
@@ -144,16 +144,16 @@ function bytesLoaded(profiles: Profiles): Map<string, number> {
 }
 
 /**
- * Reads everything that the objects of a round need to be folded, and locks whom they change.
+ * Reads all data that is needed to fold the objects of a round, and locks the profiles that they change.
  *
- * @returns beside it those of the objects, from the first, that one round may be about
+ * @returns the data as empty changes, and the objects, from the first, that fit into the round
  */
 export async function load(
   tx: Connection,
   wanted: WorkItem[],
   { now, poison }: { now: string; poison: ReadonlyMap<string, string> },
 ): Promise<{ changes: Changes; round: WorkItem[] }> {
-  // What a poison object names may be what no statement takes.
+  // A poison object may contain identifiers that Postgres rejects, so they are not looked up.
   const isSound = ({ object }: WorkItem) => !poison.has(object.id);
   const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
   const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await answersTo([
@@ -219,7 +219,7 @@ async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<ByWor
   return owned;
 }
 
-/** Looks up under which labels the profiles have aliases, where an operation depends on them. */
+/** Reads the alias labels of the profiles whose operations depend on them. */
 async function loadLabels(
   tx: Connection,
   items: WorkItem[],
@@ -242,7 +242,7 @@ function asksForLabels(object: AcceptedObject): object is AcceptedAliasNew | Acc
   return object.kind === 'alias_new' || (object.kind === 'identify' && object.keeps_labels === true);
 }
 
-/** Looks up how many external ids lead to the profiles that an operation may give another one. */
+/** Counts the deprecated external ids of the profiles that an operation may rename. */
 async function loadDeprecated(
   tx: Connection,
   items: WorkItem[],

@@ -7,15 +7,15 @@ import type { Poison } from './apply.ts';
 import type { Delivery } from './open.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** An object that ended so many processes while it was applied alone is set aside. */
+/** Number of processes that an object may end, while it is applied alone, before it is set aside. */
 const MAX_ENDED = 2;
 
 /** The reason of the dead letter of an object that was set aside. */
 export const ENDED_THE_PROCESS = `ended the process: ${MAX_ENDED} worker processes ended unexpectedly while they applied this object alone. Their log has the cause. Fix it, then replay the dead letter`;
 
 /**
- * Longest wait in milliseconds until an attempt is recorded or removed; a transaction is open while an object waits. No
- * batch fails because an attempt could not be recorded.
+ * Maximum milliseconds until an attempt is recorded or removed; while an object waits for this, a transaction is open.
+ * A batch does not fail because an attempt could not be recorded.
  */
 const RECORD_MS = { envelope: 5000, object: 1000 };
 
@@ -23,7 +23,7 @@ export const NO_POISON: Poison = new Map();
 
 type Recorded = keyof typeof RECORD_MS;
 
-/** Chooses the object that a transaction applies alone, and records the attempt. Every further call chooses none. */
+/** Chooses the object that a transaction applies alone, and records the attempt. Later calls return an empty list. */
 export type ChooseOne = (items: WorkItem[]) => Promise<{ items: WorkItem[]; poison: Poison }>;
 
 /**
@@ -39,7 +39,7 @@ export class Attempts {
   readonly #begun = new Set<string>();
   /** Ids of the envelopes that have a row of another process. */
   readonly #suspects = new Set<string>();
-  /** Ends with the attempt that was begun last at an object alone. */
+  /** Completion of the latest attempt at a single object. */
   #previous: Promise<void> = Promise.resolve();
 
   constructor({ pool, processId = newId(), log }: AttemptsOptions) {
@@ -48,7 +48,7 @@ export class Attempts {
     this.#log = log;
   }
 
-  /** Records attempts at those of the envelopes that are watched, and finds the suspects among them. Never rejects. */
+  /** Records attempts at the watched envelopes, and finds the suspects among them. Never rejects. */
   async begin(deliveries: Delivery[]): Promise<void> {
     const ids = new Set<string>();
     for (const { id, isWatched } of deliveries) if (isWatched && !this.#begun.has(id)) ids.add(id);
@@ -117,7 +117,7 @@ export class Attempts {
     return begun.catch((error) => void this.#log.warn({ err: error, kind }, 'an attempt was not recorded'));
   }
 
-  /** A row that stays names what has taken effect, and is not read again. */
+  /** Removes attempts. A row that could not be removed is harmless: its envelope or object is not read again. */
   async #end(kind: Recorded, ids: string[], whose: 'own' | 'all'): Promise<void> {
     const ended = endAttempts(this.#pool, { kind, ids }, { processId: this.#processId, whose });
     await within(RECORD_MS[kind], ended).catch((error) =>
@@ -128,7 +128,7 @@ export class Attempts {
 
 export interface AttemptsOptions {
   pool: Pool;
-  /** A UUID of this life of the process; absent: a new one. */
+  /** UUID of this run of the process; a new one by default. */
   processId?: string | undefined;
   log: Log;
 }

@@ -5,26 +5,26 @@ import type { Connection } from '../../src/store/database.ts';
 import { sendTogether } from '../../src/store/transactions.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** Names that one process remembers, of all workspaces: about 10 MB. */
+/** Maximum number of names, over all workspaces, that a process remembers: about 10 MB. */
 const MAX_REMEMBERED = 100_000;
 
-/** Workspaces whose new names one transaction records. The names of the others stay new, and a later one records them. */
+/** Maximum number of workspaces whose new names one transaction records. A later transaction records the others. */
 const MAX_WORKSPACES = 100;
 
-/** Milliseconds for which a workspace that has MAX_NAMES names is left alone. */
+/** Milliseconds for which new names of a workspace with MAX_NAMES names are ignored. */
 const FULL_MS = 3_600_000;
 
-/** Sets of types by name, by workspace. */
+/** Attribute names by workspace; the value of a name is a bit set of types. */
 type Names = Map<string, Map<string, number>>;
 
 /**
- * Records which custom attributes a workspace has, and of which types. A name that this process has recorded before costs
- * one look-up in memory; a new one is written in the transaction that applies the object.
+ * Records the names and types of the custom attributes of each workspace. A name that this process has already recorded
+ * costs one lookup in memory; a new name is written in the transaction that applies the object.
  */
 export class AttributeNames {
   #remembered: Names = new Map();
   #count = 0;
-  /** When a full workspace is looked at again, in milliseconds of `performance.now()`. */
+  /** Time in `performance.now()` milliseconds at which a full workspace is checked again, by workspace. */
   readonly #full = new Map<string, number>();
 
   /** Returns the names and types among applied objects that this process has not recorded yet. */
@@ -62,7 +62,7 @@ export class AttributeNames {
     return false;
   }
 
-  /** Turns new names into rows, as many of each workspace as there is room for. */
+  /** Turns new names into rows, up to MAX_NAMES per workspace. */
   async rowsOf(tx: Connection, found: Names): Promise<AttributeNameRow[]> {
     const workspaces = [...found.keys()];
     const counts = await sendTogether(

@@ -16,47 +16,48 @@ import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
- * Limits of several objects, and of one alone: where the first are too tight for sound objects, the second are not. A wait
- * for a lock fails before its statement does, or it would look as if the objects took too long.
+ * Timeouts in milliseconds for several objects, and for one object alone. If the first are too short for valid objects,
+ * the second are not. The lock timeout is shorter than the statement timeout; otherwise, a wait for a lock would look
+ * like slow objects.
  */
 export const BISECTING: Limits = { statement: 2000, lock: 1200 };
 export const ALONE: Limits = { statement: 8000, lock: 5000 };
 
-/** Parts that objects are cut into in which something takes too long: each level of them costs what all are given. */
+/** Number of parts after a timeout. Each level of the bisection can cost the timeouts of all its parts. */
 const PARTS_OF_SLOW = 16;
 
-/** Parts otherwise: what the store refuses it refuses at once. */
+/** Number of parts after any other error, which Postgres reports immediately. */
 const PARTS = 4;
 
 /**
- * Objects that are tried one by one, when they are few and the store has refused something of them. They are sent
- * without waiting for each other's answers: one costs about a millisecond, an attempt of its own five times as much.
+ * Maximum number of objects that are probed individually after Postgres has refused a part. The probes are pipelined: a
+ * probe costs about 1 ms, a separate attempt five times as much.
  */
 const TRIED_ALONE = 32;
 
-/** What a bisection goes by, and whom it tells. */
+/** Input and callbacks of a bisection. */
 export interface BisectionTerms extends Terms {
-  /** Ids of objects at which parts begin that are not tried together with what is before. */
+  /** Ids of objects at which parts begin: an object in this set is not applied together with the objects before it. */
   starts: ReadonlySet<string>;
-  /** Times that what these objects are among has failed already, and how the last time. */
+  /** How often a part that contains these objects has failed in the same way, and the signature of the last error. */
   failed: { times: number; signature: string | undefined };
-  /** Told of an object that cannot be applied, before its dead letter is written. @throws to give up for now */
+  /** Called for an object that cannot be applied, before its dead letter is written. @throws to give up for now */
   found(item: WorkItem, reason: string, fault: Fault): Promise<void>;
 }
 
-/** What a bisection has come to. */
+/** Result of a bisection. */
 export interface Bisected {
   applied: Applied;
-  /** Those that it was given, and one for each of its cuts: the next transaction need not find out again. */
+  /** The given starts and the starts of all cuts, so that the next transaction does not have to find them again. */
   starts: ReadonlySet<string>;
 }
 
-/** Ends a bisection that cannot go on, for the reason that is its cause. */
+/** Raised when a bisection cannot continue; `cause` is the reason. */
 export class BisectionStopped extends Error {
   override name = 'BisectionStopped';
-  /** What was tried together at last. */
+  /** Objects of the last attempt. */
   readonly hand: WorkItem[];
-  /** As far as it had come: see `Bisected`. */
+  /** Starts that were found until then: see `Bisected`. */
   readonly starts: ReadonlySet<string>;
 
   constructor(cause: unknown, { hand, starts }: Pick<BisectionStopped, 'hand' | 'starts'>) {
@@ -67,10 +68,11 @@ export class BisectionStopped extends Error {
 }
 
 /**
- * Bisection: applies in parts, each in a savepoint, in order, until the time is over. A part that fails is cut into
- * smaller ones. What fails alone is poison.
+ * Applies objects by bisection: in parts, in order, each in a savepoint, until the time is over. A part that fails is
+ * split into smaller parts. An object that fails alone is poison.
  *
- * @throws {BisectionStopped} by what is nobody's fault, or may be chance; the transaction is spoilt then
+ * @throws {BisectionStopped} for an error that no object causes or that may be chance; the transaction can then only be
+ * rolled back
  */
 export async function bisect(tx: Connection, items: WorkItem[], terms: BisectionTerms): Promise<Bisected> {
   const { starts } = terms;
@@ -115,7 +117,7 @@ async function tryOrCut(tx: Connection, items: WorkItem[], terms: BisectionTerms
   return inOrder(tx, parts, { ...after, starts: new Set([...starts, ...cuts]) });
 }
 
-/** Goes on without these: they are poison as well. */
+/** Continues without these objects, which are poison too. */
 async function refuse(
   tx: Connection,
   items: WorkItem[],
@@ -131,7 +133,7 @@ async function refuse(
   });
 }
 
-/** One part after the other, until the time is over. */
+/** Applies one part after the other until the time is over. */
 async function inOrder(tx: Connection, parts: WorkItem[][], terms: BisectionTerms): Promise<Bisected> {
   const all: Applied[] = [];
   let { starts } = terms;
@@ -147,7 +149,7 @@ async function inOrder(tx: Connection, parts: WorkItem[][], terms: BisectionTerm
 
 type Tried<Result> = { done: Result } | { error: unknown; fault: Fault };
 
-/** @throws what is nobody's fault, and what has broken the connection: there is no way back to the savepoint */
+/** @throws an error that no object causes or that has broken the connection, so that no savepoint is left */
 async function inSavepoint<Result>(tx: Connection, work: () => Promise<Result>): Promise<Tried<Result>> {
   try {
     const [, done] = await answersTo([tx.query('savepoint part'), work()]);
@@ -162,8 +164,8 @@ async function inSavepoint<Result>(tx: Connection, work: () => Promise<Result>):
 }
 
 /**
- * Those of the objects that the store refuses each for itself, and why; what they would do is taken back. Those that it
- * refuses only with what others of them do are not among them.
+ * Returns the reasons by object id for objects that Postgres refuses individually; all their effects are rolled back.
+ * Objects that it refuses only in combination with others are not included.
  */
 async function refusedAlone(
   tx: Connection,
@@ -173,7 +175,7 @@ async function refusedAlone(
   const asked = items.filter(({ object }) => !poison.has(object.id));
   const loaded = await inSavepoint(tx, async () => {
     const loads = asked.map((item) => load(tx, [item], { now, poison }));
-    // None of them sends anything any more when the savepoint is gone.
+    // All loads have to end before the savepoint does, so that they send no statement after it.
     await Promise.allSettled(loads);
     return answersTo(loads);
   });
@@ -182,7 +184,7 @@ async function refusedAlone(
   const probes: Promise<unknown>[] = [];
   const send = (statement: string) => {
     const sent = tx.query(statement);
-    // It is waited for further down, and may have failed by then.
+    // Awaited below; without this handler, an earlier failure would be an unhandled rejection.
     sent.catch(() => {});
     probes.push(sent);
   };
@@ -192,7 +194,7 @@ async function refusedAlone(
       if (blameOf(error) === 'refused') refused.set(item.object.id, reasonOf(error));
     };
     const folded = await fold([item], changes, { poison, until: Number.POSITIVE_INFINITY }).catch(note);
-    // What is refused in memory needs no statement to find out.
+    // An object that is refused in memory needs no probe.
     if (!folded || changes.refused.length > 0) continue;
     send('savepoint probe');
     probes.push(probe(tx, changes, now).catch(note));
@@ -203,7 +205,7 @@ async function refusedAlone(
   return refused;
 }
 
-/** What cannot be sent fails as what the store refuses. */
+/** Writes the changes of one object. An error while sending is handled like a refusal by Postgres. */
 async function probe(tx: Connection, changes: Changes, now: string): Promise<void> {
   await writeChanges(tx, changes, now).stored;
 }
@@ -222,7 +224,7 @@ function cutAt(items: WorkItem[], starts: ReadonlySet<string>): WorkItem[][] {
   return parts;
 }
 
-/** In so many parts, which differ by one object at most. */
+/** Splits a list into the given number of parts, whose sizes differ by at most one. */
 export function cutEvenly<One>(all: One[], parts: number): One[][] {
   return Array.from({ length: parts }, (_, part) =>
     all.slice(Math.floor((part * all.length) / parts), Math.floor(((part + 1) * all.length) / parts)),

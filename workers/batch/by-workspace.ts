@@ -1,6 +1,6 @@
 import type { Identifier } from '../../src/profile/identifier.ts';
 
-/** A map by workspace and name: a map for each workspace, since a key joined of both is made, and hashed, anew each time. */
+/** A map by workspace and name. It nests maps, because a joined key would be built and hashed for each lookup. */
 export class ByWorkspace<Value, Name = string> {
   readonly #workspaces = new Map<string, Map<Name, Value>>();
 
@@ -25,16 +25,16 @@ export class ByWorkspace<Value, Name = string> {
 
 export type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
 
-/** Values of one workspace, by what an identifier of each kind says. */
+/** Values of one workspace, by kind and text of an identifier. */
 type Tables<Value> = Record<Kind, Map<string, Value>>;
 
 /**
- * A map by workspace and identifier: objects of different workspaces never share a name. A table for each workspace and
- * kind, since a key joined of them is made, and hashed, anew at each look-up.
+ * A map by workspace and identifier, so that workspaces never share an entry. It has a table per workspace and kind,
+ * because a joined key would be built and hashed for each lookup.
  */
 export class ByIdentifier<Value> {
   readonly #workspaces = new Map<string, Tables<Value>>();
-  /** Objects of a request follow each other. */
+  /** Cache of the last lookup, since objects of a request are adjacent. */
   #last: { workspaceId: string; tables: Tables<Value> } | undefined;
 
   get(workspaceId: string, identifier: Identifier): Value | undefined {
@@ -87,7 +87,7 @@ function tableOf<Value>(tables: Tables<Value>, identifier: Identifier): Map<stri
   return tables[kindOf(identifier)];
 }
 
-/** What tells it from others of its kind. */
+/** Returns a text that is unique among the identifiers of one kind. */
 function textOf(identifier: Identifier): string {
   if ('external_id' in identifier) return identifier.external_id;
   if ('user_alias' in identifier)

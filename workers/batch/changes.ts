@@ -23,13 +23,13 @@ import type { LoadedProfile } from './loaded-profile.ts';
 import type { Profiles } from './profiles.ts';
 import type { RELOAD, WorkItem } from './work-item.ts';
 
-/** What a round does to email addresses besides their states. */
+/** Changes of a round to email addresses, other than their subscription states. */
 interface EmailChanges {
-  /** By address, in its workspace: what was said last. */
+  /** Latest hard bounce setting, by workspace and address. */
   bounces: ByWorkspace<HardBounce>;
-  /** Addresses whose holders lose the mark as spam before anything else of the round is written. */
+  /** Addresses whose holders lose the spam mark before any other change of the round is written. */
   clearedSpam: ClearedSpam[];
-  /** Addresses, each in its workspace, that too many have for their marks to be cleared by one object. */
+  /** Addresses, by workspace, with too many holders to clear their spam marks by one object. */
   crowded: ByWorkspace<true>;
 }
 
@@ -37,13 +37,13 @@ function noEmailChanges(crowded: ByWorkspace<true>): EmailChanges {
   return { bounces: new ByWorkspace(), clearedSpam: [], crowded };
 }
 
-/** What a round writes. A map is keyed by what may stand once in its statement. */
+/** Changes that a round writes. The key of each map must be unique within its statement. */
 export interface Changes {
   profiles: Profiles;
   groups: Map<string, Group>;
-  /** Tokens that belonged to someone before the round. */
+  /** Push tokens that belonged to a profile before the round. */
   ownedTokens: ByWorkspace<true>;
-  /** As `tokenKey` says. */
+  /** Push tokens to write, by workspace and `tokenKey`. */
   pushTokens: ByWorkspace<PushTokenRow>;
   states: States;
   events: EventRow[];
@@ -52,16 +52,16 @@ export interface Changes {
   identity: IdentityChanges;
   /** Objects that cannot be applied, with the reason. */
   refused: { item: WorkItem; reason: string }[];
-  /** Objects whose user goes by a name of another lane: nothing orders them with those that use it. */
+  /** Objects whose user has a primary identifier in another lane: they are not ordered with objects of that lane. */
   namedElsewhere: WorkItem[];
 }
 
-/** A text: why the operation cannot be applied; undefined: it is folded, even if it does nothing. */
+/** Result of an identity operation: why it cannot be applied, or undefined if it was folded, even without an effect. */
 export type FoldedIdentity = string | undefined | typeof RELOAD;
 
 /**
- * What the identity operations of one round do to the store. Each profile and each identifier stands in one of
- * them at most: the next operation on it begins a round of its own.
+ * Changes by the identity operations of one round. A profile or an identifier occurs in at most one operation: the next
+ * operation on it starts a new round.
  */
 export interface IdentityChanges {
   renamedAliases: RenamedAlias[];
@@ -70,7 +70,7 @@ export interface IdentityChanges {
   undeprecated: DeprecatedExternalId[];
   merges: MergePair[];
   deleted: LoadedProfile[];
-  /** The deletes themselves, whether they found anybody or not. */
+  /** Delete objects, whether or not they matched a user. */
   deletes: WorkItem[];
   outcomes: Outcome[];
 }
@@ -106,7 +106,7 @@ export function emptyChanges({
   };
 }
 
-/** Whose state it is: that of an address, or of a profile while it has no such address. */
+/** Owner of a subscription state: an address, or a profile while it has no such address. */
 export interface Subject {
   workspaceId: string;
   kind: GroupState['subjectKind'];
@@ -119,26 +119,26 @@ interface State {
   state: string;
 }
 
-/** Of whom something is said, and by which request. */
+/** Owner of a state that is set, and the request that sets it. */
 interface Saying {
   subject: Subject;
   requestId: string;
 }
 
-/** What a round writes: `taken` only where there is none yet, `dropped` away. */
+/** A state that a round writes. `taken` is written only if the owner has no state yet; `dropped` is removed. */
 type Said = Saying & State & { group: string; how: 'set' | 'taken' | 'dropped' };
 
-/** A group's id is under its own name, the global email state under GLOBAL. */
+/** Subscription states of a round. A state is keyed by its group id, the global email state by GLOBAL. */
 export class States {
-  /** What is stored of the subjects that were looked up. */
+  /** Stored states of the subjects that were looked up. */
   readonly #known = new BySubject<Map<string, State>>();
   readonly #said = new BySubject<Map<string, Said>>();
-  /** Whether somebody who is not in the round's hands has an address; missing: not looked up. */
+  /** Whether an address has a holder that the round has not loaded; absent if it was not looked up. */
   readonly #held = new ByWorkspace<boolean>();
-  /** All that was said, in its order. */
+  /** All state changes, in order. */
   readonly changes: StateChange[] = [];
 
-  /** From now on the subject's states are known: those taken in. */
+  /** Marks the stored states of a subject as known; `takeIn` adds them. */
   know(subject: Subject): void {
     if (!this.#known.get(subject)) this.#known.set(subject, new Map());
   }
@@ -155,7 +155,7 @@ export class States {
     return this.#held.get(workspaceId, email);
   }
 
-  /** The subject's states by group as they are now; undefined: not known. */
+  /** Returns the current states of a subject by group; undefined if they are not known. */
   of(subject: Subject): Map<string, State> | undefined {
     const stored = this.#known.get(subject);
     if (!stored) return undefined;
@@ -171,7 +171,7 @@ export class States {
     this.#say({ subject, requestId, group, channel, state, how: 'set' });
   }
 
-  /** An address that has a state for the group keeps it. */
+  /** Sets a state unless the subject already has one for the group. */
   take({ subject, requestId }: Saying, group: string, { channel, state }: State): void {
     if (this.#known.get(subject)?.has(group) || this.#said.get(subject)?.has(group)) return;
     this.#say({ subject, requestId, group, channel, state, how: 'taken' });
@@ -181,19 +181,19 @@ export class States {
     this.#say({ subject, requestId, group, channel, state, how: 'dropped' });
   }
 
-  /** Notes a mark for the history; what bears it is written elsewhere. */
+  /** Records a mark for the history; the marked row itself is written elsewhere. */
   mark({ subject, requestId }: Saying, mark: Mark, isMarked: boolean): void {
     this.#note({ subject, requestId, group: mark, how: isMarked ? 'set' : 'dropped', state: marks[mark] });
   }
 
-  /** The global states of addresses to write. */
+  /** Returns the global email states of addresses to write. */
   emailStates(how: Said['how']): EmailState[] {
     return this.#saidSo(how)
       .filter(({ group, subject }) => group === GLOBAL && subject.kind === 'email')
       .map(({ subject, state }) => ({ workspaceId: subject.workspaceId, email: subject.name, state }));
   }
 
-  /** The states of groups to write. A profile's own global state is a column of the profile. */
+  /** Returns the group states to write. The global state of a profile without an address is a column of the profile. */
   groupStates(how: Said['how']): GroupState[] {
     return this.#saidSo(how)
       .filter(({ group }) => group !== GLOBAL)
@@ -254,7 +254,7 @@ export class BySubject<Value> {
   }
 }
 
-/** What tells a push token from others of its workspace. */
+/** Returns the key of a push token, unique in its workspace. */
 export function tokenKey({ appId, token }: Pick<PushTokenRow, 'appId' | 'token'>): string {
   return `${appId}\0${token}`;
 }

@@ -7,25 +7,25 @@ import { inTransaction } from '../../src/store/transactions.ts';
 import { toFailed } from './open.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** Milliseconds before a transaction that has failed is tried again: the first wait, and the longest. */
+/** Milliseconds before a failed transaction is retried: first and maximum. */
 export const FIRST_RETRY_MS = 20;
 
 export const LONGEST_RETRY_MS = 1000;
 
-/** Times that an error may come back before it is the objects' fault, unless they are known sooner. */
+/** How often an error can recur before the objects are blamed, unless the faulty objects are identified sooner. */
 export const TRIES = 3;
 
-/** As many where chance has its part: other lanes, or a connection that breaks. */
+/** The same limit for errors that may be chance: conflicts with other lanes, or a broken connection. */
 const TRIES_OF_CHANCE = 10;
 
-/** Whether a statement of this release cannot run: an operator has to act, and only the lanes that need it wait. */
+/** Returns whether a statement of this release cannot run: an operator has to act; only objects that need it wait. */
 export function isOurStatement(error: unknown): boolean {
   return causeOf(error) === 'statement';
 }
 
 /**
- * Counts how often an error may come back the same way, while the store answers others, before the objects in hand are
- * tried apart. Infinity: they are retried together.
+ * Returns how often an error can recur, while Postgres answers other transactions, before the objects are retried
+ * individually. Infinity means that they are always retried together.
  */
 export function triesOf(error: unknown): number {
   switch (causeOf(error)) {
@@ -41,19 +41,19 @@ export function triesOf(error: unknown): number {
   }
 }
 
-/** Whether an object that fails alone, as often as `triesOf` allows, becomes a dead letter for it. */
+/** Returns whether an object that fails alone with this error, `triesOf` times, becomes a dead letter. */
 export function countsAgainstObject(error: unknown): boolean {
   return ['object', 'limit', 'chance'].includes(causeOf(error));
 }
 
-/** What an error says of the objects in hand, while the transaction can go on without them. */
+/** How an error blames the objects, if the transaction can continue without them. */
 export type Fault =
-  /** The store does not take one of them, or our own code fails on it. */
+  /** Postgres refuses one of the objects, or Penstock's own code fails on it. */
   | 'refused'
-  /** Something runs out with them: time, or memory. It may be the store's day; what comes back is theirs. */
+  /** Time or memory runs out. Postgres may be slow at the moment; if the error recurs, the objects are to blame. */
   | 'lasting';
 
-/** Undefined: no object's fault, or chance, or the connection is lost. */
+/** Returns how an error blames the objects; undefined for another cause, possible chance or a lost connection. */
 export function blameOf(error: unknown): Fault | undefined {
   const cause = causeOf(error);
   if (cause === 'object') return 'refused';
@@ -61,26 +61,26 @@ export function blameOf(error: unknown): Fault | undefined {
   return cause === 'limit' && severity === 'ERROR' ? 'lasting' : undefined;
 }
 
-/** Why an object cannot be applied, for a person. */
+/** Returns the reason why an object cannot be applied, for an operator. */
 export function reasonOf(error: unknown): string {
   return String((error as Error).message ?? error);
 }
 
-/** What tells whether an error has come back the same way. */
+/** Returns the signature of an error, which is equal for recurring errors. */
 export function signatureOf(error: unknown): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
   return String(code ?? message);
 }
 
-/** An object that cannot be applied, and why: one sentence for a person. */
+/** An object that cannot be applied, with the reason as one sentence for an operator. */
 export interface RefusedObject {
   item: WorkItem;
   reason: string;
 }
 
 /**
- * Writes down objects that cannot be applied, at their place in the order: a delete that follows finds their dead
- * letters. Whoever waits for the outcome is told.
+ * Writes the dead letters of objects that cannot be applied, at their place in the order, so that a later delete finds
+ * them. For operations whose caller waits for the outcome, it records the outcome too.
  */
 export async function recordRefused(tx: Connection, refused: RefusedObject[]): Promise<void> {
   await insertDeadLetters(
@@ -101,25 +101,26 @@ function isAwaited({ object: { kind } }: WorkItem): boolean {
   return kind === 'external_id_rename' || kind === 'external_id_remove';
 }
 
-/** Milliseconds in which a store that is well commits the smallest transaction there is. */
+/** Maximum milliseconds that a healthy Postgres needs to commit a minimal transaction. */
 const WELL_MS = 1000;
 
-/** How often something has failed in the same way, one time after the other. */
+/** Number of consecutive failures with the same signature. */
 export interface Failed {
   times: number;
   signature: string | undefined;
 }
 
 /**
- * Counts how something fails: an error counts when it is the one before again, and the store is well beside it.
+ * Counts consecutive failures. The count starts again when the signature of the error changes, and does not grow while
+ * Postgres is unhealthy.
  *
- * @param before what has been counted by then
+ * @param before count of earlier failures
  */
 export function createFailures(pool: Pool, before: Failed = { times: 0, signature: undefined }) {
   let { times, signature } = before;
 
   return {
-    /** @returns times in a row; 0: it is nobody's fault */
+    /** @returns number of consecutive failures; 0 if no object is to blame for this one */
     async count(error: unknown): Promise<number> {
       if (signatureOf(error) !== signature) times = 0;
       signature = signatureOf(error);
@@ -128,7 +129,7 @@ export function createFailures(pool: Pool, before: Failed = { times: 0, signatur
       return times;
     },
 
-    /** The objects in hand are others now, and have failed so many times the same way. */
+    /** Sets the count for a different set of objects. */
     goOnFrom(sofar: number): void {
       times = sofar;
     },
@@ -137,7 +138,7 @@ export function createFailures(pool: Pool, before: Failed = { times: 0, signatur
   };
 }
 
-/** Whether the store commits what is smallest; a number of a transaction makes it write. */
+/** Returns whether Postgres commits a minimal transaction. Reading the transaction id makes it a write transaction. */
 export async function isWell(pool: Pool): Promise<boolean> {
   const commit = inTransaction(pool, (tx) => tx.query('select pg_current_xact_id()'));
   return within(WELL_MS, commit).then(

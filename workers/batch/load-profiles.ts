@@ -26,16 +26,16 @@ import { lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
 import { isTrack, selectorsOf, type WorkItem } from './work-item.ts';
 
-/** Times that a round is loaded again because somebody whom it found was gone when it came to lock them. */
+/** Maximum attempts to load a round; it is loaded again if a profile that it found is gone before it can be locked. */
 const MAX_LOOKS = 5;
 
 /**
- * Loads everyone whom a round names, one statement per kind of identifier. Locks those whom an attribute object or an
- * identity operation may change, in id order. Also those of whom a state is set: nobody gives them another address
- * meanwhile.
+ * Loads the profiles that a round names, with one statement per kind of identifier. Locks, in id order, the profiles
+ * that an attribute object or an identity operation may change. Also locks profiles whose subscription state is set, so
+ * that their addresses do not change at the same time.
  *
- * @returns beside them, how many of the objects a round may be about
- * @throws when they are merged or deleted faster than they can be locked; trying again later helps
+ * @returns the profiles, and how many of the objects, from the first, fit into the round
+ * @throws if profiles are merged or deleted faster than they can be locked; a later retry helps
  */
 export async function loadProfiles(
   tx: Connection,
@@ -49,7 +49,7 @@ export async function loadProfiles(
     const missing = takeIn(profiles, named, await findNamed(tx, named, chosen));
     for (const row of isAny(missing) ? await findByDeprecatedExternalId(tx, ...argumentsOf(missing)) : [])
       profiles.addUnder({ external_id: row.deprecatedId }, row);
-    // Among more than are looked at, one who is touched here may be the one whom the address means.
+    // With more holders than were loaded, an address may mean a profile that this round touches by external id.
     if (profiles.anyCut && isAny(named.plain))
       addFound(profiles, named.plain, await findByExternalId(tx, ...argumentsOf(named.plain)));
     const count = await lockChanged(tx, items, profiles);
@@ -58,22 +58,22 @@ export async function loadProfiles(
   throw new Error('profiles were merged or deleted while they were being locked');
 }
 
-/** The identifiers of a round, by their kinds. */
+/** Identifiers of a round, by kind. */
 interface AllNamed extends Record<Kind, Named> {
-  /** External ids that only events and purchases name: of their users nothing but the id is needed. */
+  /** External ids that only events and purchases name: only the profile id is needed for their users. */
   plain: Named;
 }
 
 interface Named {
   workspaceIds: string[];
   values: string[];
-  /** The second half of an alias. */
+  /** Alias names; `values` has the alias labels. */
   names: string[];
 }
 
 const emptyNamed = (): Named => ({ workspaceIds: [], values: [], names: [] });
 
-/** The identifiers of a round, each once. */
+/** Collects the identifiers of a round, each once. */
 function nameOnce(items: WorkItem[]): AllNamed {
   const named = {
     external_id: emptyNamed(),
@@ -122,7 +122,7 @@ function addressOf(identifier: Identifier): string {
   return 'email' in identifier ? identifier.email : identifier.phone;
 }
 
-/** Asks for everyone whom a round names: one statement per kind, if somebody is named so. */
+/** Finds the profiles that a round names, with one statement per kind of identifier that occurs. */
 async function findNamed(tx: Connection, named: AllNamed, chosen: Chosen) {
   const { external_id, plain, user_alias, service_id, email, phone } = named;
   const [external, ids, aliased, ofServices, withEmail, withPhone, byEmail, byPhone] = await sendTogether(
@@ -147,7 +147,7 @@ async function findNamed(tx: Connection, named: AllNamed, chosen: Chosen) {
 
 type FoundProfiles = Awaited<ReturnType<typeof findNamed>>;
 
-/** Takes in everyone who was found. @returns external ids that nobody goes by now: they may have been renamed */
+/** Adds the found profiles. @returns external ids without a profile, which may have been renamed */
 function takeIn(profiles: Profiles, named: AllNamed, found: FoundProfiles): Missing {
   const missing = addFound(profiles, named.external_id, found.external);
   const missingPlain = addPlain(profiles, named.plain, found.ids);
@@ -166,7 +166,7 @@ function takeIn(profiles: Profiles, named: AllNamed, found: FoundProfiles): Miss
   };
 }
 
-/** External ids that nobody goes by. */
+/** External ids without a profile. */
 type Missing = Omit<Named, 'names'>;
 
 const isAny = ({ values }: Missing): boolean => values.length > 0;
@@ -178,7 +178,7 @@ function addName({ workspaceIds, values }: Missing, workspaceId: string, value: 
   values.push(value);
 }
 
-/** @returns those of the external ids that nobody goes by */
+/** Adds profiles that were found by external id. @returns the external ids without a profile */
 function addFound(profiles: Profiles, { workspaceIds, values }: Named, found: FoundProfile[]): Missing {
   for (const { place, id, email, phone, phoneValid, isLittle } of found) {
     const workspaceId = workspaceIds[place - 1]!;
@@ -195,7 +195,7 @@ function addFound(profiles: Profiles, { workspaceIds, values }: Named, found: Fo
   return missing;
 }
 
-/** The same of those of whom only the id was asked for: one for each external id, null where nobody goes by it. */
+/** Adds profiles of which only the id was read. @param ids one per external id; null without a profile */
 function addPlain(profiles: Profiles, { workspaceIds, values }: Named, ids: (string | null)[]): Missing {
   const missing: Missing = { workspaceIds: [], values: [] };
   for (let index = 0; index < ids.length; index++) {
@@ -209,7 +209,7 @@ function addPlain(profiles: Profiles, { workspaceIds, values }: Named, ids: (str
 const emailOf = ({ email }: ProfileRow): Address => ({ email: email! });
 const phoneOf = ({ phone }: ProfileRow): Address => ({ phone: phone! });
 
-/** Those who share an address, address by address. */
+/** Adds the holders of addresses, grouped by address. */
 function addSharing(
   profiles: Profiles,
   rows: SharingRow[],
@@ -224,7 +224,7 @@ function addSharing(
   for (const list of lists.values()) profiles.addSharing(addressOfRow(list[0]!), list);
 }
 
-/** Addresses among whose holders the `prioritization` of an identity operation chooses, each once. */
+/** Addresses for which the `prioritization` of an identity operation chooses a holder, each once. */
 type Chosen = Pick<AllNamed, 'email' | 'phone'>;
 
 function chosenAddresses(items: WorkItem[]): Chosen {
@@ -240,7 +240,7 @@ function chosenAddresses(items: WorkItem[]): Chosen {
   return chosen;
 }
 
-/** Everyone who has each address; also that nobody has it. */
+/** Finds all holders of each address; an address without holders has an empty list. */
 async function findChosen(tx: Connection, column: 'email' | 'phone', { workspaceIds, values }: Named) {
   const rows = new ByWorkspace<ProfileRow[]>();
   for (const row of await findCandidates(tx, column, { workspaceIds, addresses: values })) {

@@ -13,21 +13,21 @@ import { chosenBy } from './lock.ts';
 import type { Profiles } from './profiles.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** What objects may do to the addresses of some profiles. */
+/** Changes that objects may make to the addresses of some profiles. */
 interface Setting {
   workspaceId: string;
   reached: Iterable<LoadedProfile>;
-  /** Those that they may get. */
+  /** Email addresses that the profiles may get. */
   emails: string[];
-  /** Valid ones that they may get; undefined: they may lose theirs. */
+  /** Valid phone numbers that the profiles may get; contains undefined if they may lose theirs. */
   phones: ReadonlySet<string | undefined>;
-  /** Whether a user that the round makes may be reached. */
+  /** Whether the objects may reach a user that the round creates. */
   mayBeNew: boolean;
 }
 
 /**
- * Looks up the states that pass on when profiles of a round get another address: two statements for the whole
- * round, none when nobody does.
+ * Reads the states that move when profiles of a round get another address, with two statements for the whole round. If
+ * no address can change, it sends no statement.
  */
 export async function loadStates(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<States> {
   const states = new States();
@@ -76,8 +76,8 @@ function setsAddress({ object }: WorkItem): boolean {
 }
 
 /**
- * One for each name by which attribute objects reach users whose addresses they set: however many do, whom the name
- * may mean is looked at once.
+ * Returns one entry per identifier by which attribute objects reach users whose addresses they set. The profiles that
+ * the identifier may mean are collected once, independent of the number of objects.
  */
 function settings(items: WorkItem[], profiles: Profiles): Setting[] {
   if (!items.some(setsAddress)) return [];
@@ -93,7 +93,7 @@ function settings(items: WorkItem[], profiles: Profiles): Setting[] {
     if (standard && setsAddress(item)) naming.standards.push(standard);
   }
   const setting = [...all.values()].filter(({ standards }) => standards.length > 0);
-  // Whom an address comes to mean within the round.
+  // Profiles that an address may mean later in the round, because an object gives it to them.
   const brought = new ByIdentifier<Set<LoadedProfile>>();
   const repeated = new ByIdentifier<true>();
   for (const { workspaceId, identifier, standards } of setting) {
@@ -121,13 +121,13 @@ function settings(items: WorkItem[], profiles: Profiles): Setting[] {
   }));
 }
 
-/** A name by which attribute objects of a round reach users. */
+/** An identifier by which attribute objects of a round reach users. */
 interface Naming {
   workspaceId: string;
   identifier: Identifier;
-  /** How many objects have it. */
+  /** Number of objects with the identifier. */
   objects: number;
-  /** What those set that set addresses. */
+  /** Standard attributes of the objects that set addresses. */
   standards: StandardAttributes[];
 }
 
@@ -135,7 +135,7 @@ function mayMoveAddress(item: WorkItem): boolean {
   return setsAddress(item) || pairOf(item) !== undefined;
 }
 
-/** Who takes in another is as one whom attribute objects give the other's addresses. */
+/** Returns the address changes by merges: the kept profile may get the addresses of the merged one. */
 function mergings(items: WorkItem[], profiles: Profiles): Setting[] {
   const all: Setting[] = [];
   for (const item of items) {
@@ -158,14 +158,14 @@ function mergings(items: WorkItem[], profiles: Profiles): Setting[] {
   return all;
 }
 
-/** Whom an object merges into whom. */
+/** Returns the selectors of the merged and the kept user, if the object can merge users. */
 function pairOf({ object }: WorkItem): { merge: UserSelector; keep: UserSelector } | undefined {
   if (object.kind === 'merge') return { merge: object.merge, keep: object.keep };
   if (object.kind !== 'identify') return undefined;
   return { merge: object.user, keep: { identifier: { external_id: object.external_id } } };
 }
 
-/** The addresses that objects set besides the one that names their user, each once. */
+/** Returns the addresses that objects set, each once, without the address that identifies their user. */
 function otherAddresses(identifier: Identifier, standards: StandardAttributes[]): Address[] {
   const [emails, phones] = [new Set<string>(), new Set<string>()];
   for (const { email, phone, phone_valid } of standards) {
@@ -178,8 +178,8 @@ function otherAddresses(identifier: Identifier, standards: StandardAttributes[])
 }
 
 /**
- * Those of the addresses that somebody has who is not in hand. Those in hand are asked as the round is folded: they may
- * get and lose addresses in it.
+ * Finds the addresses that have a holder that is not loaded. Loaded holders are checked while the round is folded,
+ * since they can get and lose addresses in it.
  */
 function findHeld(tx: Connection, profiles: Profiles, emails: { workspaceId: string; email: string }[]) {
   const inHand = emails.flatMap(({ workspaceId, email }) => [...profiles.reachable(workspaceId, { email })]);

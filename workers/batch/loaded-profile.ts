@@ -4,20 +4,20 @@ import { CustomAttributes, type StoredAttributes } from './fold/custom-attribute
 
 const NO_COLUMNS: Readonly<ProfileColumns> = {};
 
-/** What a stored row says of whom identifiers lead to. */
+/** Identifiers in a stored row. */
 type Identifiers = Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>;
 
-/** `plain`: only its id was asked for. `new`: the round makes it. */
+/** How a profile was loaded. `plain`: only its id was read. `new`: the round creates it. */
 type LoadedAs = 'stored' | 'plain' | 'new';
 
 /**
- * A profile in the hands of one round: what of it is stored, and what the objects folded so far have made of
- * it. Nothing is written before the whole round is folded. It alone changes what it knows.
+ * A profile that a round has loaded: its stored data, and the changes by the objects folded so far. The changes are
+ * written when the whole round has been folded. Only methods of this class change its state.
  */
 export class LoadedProfile {
   readonly workspaceId: string;
   readonly id: string;
-  /** Whether the round makes it. */
+  /** Whether the round creates it. */
   readonly isNew: boolean;
   #externalId: string | null;
   #email: string | null;
@@ -65,53 +65,53 @@ export class LoadedProfile {
     return this.#phoneValid;
   }
 
-  /** Only its id was asked for: whether it has addresses is not known, and not needed as long as nothing changes it. */
+  /** Whether only its id was read. Its addresses are then unknown, and not needed until an object changes it. */
   get isPlain(): boolean {
     return this.#isPlain;
   }
 
-  /** Its stored custom attributes are known to be little. */
+  /** Whether its stored custom attributes are known to be small. */
   get isLittle(): boolean {
     return this.#isLittle;
   }
 
-  /** Place in the batch of the last object that named it; -1: none. */
+  /** Place in the batch of the last object that named it; -1 without such an object. */
   get touched(): number {
     return this.#touched;
   }
 
-  /** Place in the batch of the last object that changed it; -1: none. */
+  /** Place in the batch of the last object that changed it; -1 without such an object. */
   get changedAt(): number {
     return this.#changedAt;
   }
 
-  /** An identity operation has changed who it is: nothing more is folded into it before that is written. */
+  /** Whether an identity operation has changed it: no further object is folded into it before that is written. */
   get isSealed(): boolean {
     return this.#isSealed;
   }
 
-  /** The labels of its aliases; undefined: not looked up. */
+  /** Labels of its aliases; undefined if they were not looked up. */
   get labels(): ReadonlySet<string> | undefined {
     return this.#labels;
   }
 
-  /** External ids that lead to it besides its own; undefined: not looked up. */
+  /** Number of its deprecated external ids; undefined if they were not counted. */
   get deprecated(): number | undefined {
     return this.#deprecated;
   }
 
-  /** Made when it is first asked for: most objects are events and purchases. */
+  /** Custom attributes, created on first use because most objects are events and purchases. */
   get custom(): CustomAttributes {
     this.#custom ??= new CustomAttributes(this.isNew);
     return this.#custom;
   }
 
-  /** What the round changes besides custom attributes. */
+  /** Columns that the round changes, without custom attributes. */
   get columns(): Readonly<ProfileColumns> {
     return this.#columns ?? NO_COLUMNS;
   }
 
-  /** Bytes of its stored custom attributes if it is locked and they are large; else 0. */
+  /** Bytes of its stored custom attributes if it is locked and they are large, otherwise 0. */
   get storedBytes(): number {
     return this.#custom?.storedBytes ?? 0;
   }
@@ -127,12 +127,12 @@ export class LoadedProfile {
     return false;
   }
 
-  /** Whether it is locked, and the values that the changes start from are known. */
+  /** Returns whether it is locked and the stored values that the changes need are known. */
   isLockedFor(changes: Record<string, AttributeChange> = {}): boolean {
     return this.custom.isHeld && this.custom.knows(changes, this.isNew);
   }
 
-  /** Takes in what a row says that is newer. */
+  /** Replaces the identifiers by a newer row. */
   refresh({ externalId, email, phone, phoneValid }: Identifiers): void {
     this.#isPlain = false;
     this.#externalId = externalId;
@@ -153,17 +153,17 @@ export class LoadedProfile {
     this.#deprecated = number;
   }
 
-  /** It is locked, or need not be. */
+  /** Marks it as locked, or as not needing a lock, with its stored attributes. */
   hold(stored: StoredAttributes): void {
     this.custom.hold(stored);
   }
 
-  /** Notes an object that names it. */
+  /** Records an object that names it. */
   touch(ordinal: number): void {
     this.#touched = ordinal;
   }
 
-  /** Notes an attribute object, even one that changes nothing. */
+  /** Records an attribute object or a merge, even if it changes no value. */
   change(ordinal: number): void {
     this.#changed = true;
     this.#touched = ordinal;
@@ -186,7 +186,7 @@ export class LoadedProfile {
     this.setColumns({ phone, phone_valid: valid });
   }
 
-  /** It has an alias more, if it is known which it has. */
+  /** Adds an alias label if the labels were looked up. */
   addLabel(label: string): void {
     this.#labels?.add(label);
   }

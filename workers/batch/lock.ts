@@ -9,12 +9,12 @@ import type { LoadedProfile } from './loaded-profile.ts';
 import { type Profiles, pick } from './profiles.ts';
 import { isActivity, isTrack, selectorsOf, type WorkItem } from './work-item.ts';
 
-/** Whom an identity operation chooses, or may choose, as they are stored. */
+/** Returns the profiles that the selectors of an identity operation may choose. */
 function selectedBy({ workspaceId, object }: WorkItem, profiles: Profiles): LoadedProfile[] {
   return selectorsOf(object).flatMap((selector) => [...chosenBy(selector, workspaceId, profiles)]);
 }
 
-/** Whom a selector means; for an address the one of those who have it, or nobody. */
+/** Returns the profiles that a selector may mean; for an address, at most one holder. */
 export function chosenBy(
   selector: UserSelector,
   workspaceId: string,
@@ -27,43 +27,44 @@ export function chosenBy(
   return typeof found === 'object' ? [found] : [];
 }
 
-/** What each profile is locked for. */
+/** Profiles to lock, with the reason for each. */
 type Wanted = Map<LoadedProfile, Want>;
 
 interface Want {
-  /** Attribute objects that may be about it. */
+  /** Attribute objects that may change it. */
   objects: AcceptedAttributes[];
-  /** Whether the size of its attributes decides what can be done with it. */
+  /** Whether the result depends on the size of its attributes. */
   measured: boolean;
-  /** Whether the objects overwrite what they name, whatever is stored. */
+  /** Whether the objects overwrite attributes without using stored values. */
   isBlind: boolean;
 }
 
-/** Of up to so many who share an address each is locked; of more only the one whom it means as the round begins. */
+/** Up to this many holders of an address are all locked. With more, only the holder that it means now is locked. */
 const FEW_HOLDERS = 8;
 
 /**
- * Bytes of stored custom attributes that one round takes in hand: less than a tenth of a second of worker and Postgres
- * together, of the costliest kind. Nobody has a turn before it is over.
+ * Bytes of stored custom attributes that one round loads: less than 100 ms of worker and Postgres time together, even
+ * for the most expensive kind. No other batch gets a turn before the round is over.
  */
 const ROUND_BYTES = 524_288;
 
-/** How often the rounds of a batch may take a user in hand, on average; up to as many bytes each. */
+/** How often the rounds of a batch may load a user on average, and the size limit up to which rounds grow for that. */
 const AGAIN = 2;
 const MOST_ROUND_BYTES = 8 * ROUND_BYTES;
 
-/** What is known of whoever is overwritten only: that it is little. */
+/** Stored attributes of a profile that is only overwritten: their values are unknown, but they are small. */
 const LITTLE = { names: new Set<string>(), values: {}, bytes: 0 };
 
 /**
- * Locks whom the attribute objects and identity operations name, and reads the custom attributes that changes
- * start from: those of as many objects as a round may be about.
+ * Locks the profiles that attribute objects and identity operations name, and reads the custom attributes that changes
+ * need, for as many objects as fit into a round.
  *
- * Where a workspace has one lane nobody else changes its profiles meanwhile. So nobody is locked there who is only
- * overwritten: the update locks the row itself, and fails should it be gone. With more lanes all are locked in one order.
+ * With a single lane, no other lane changes the profiles of a workspace at the same time. A profile that is only
+ * overwritten is then not locked here: the update locks its row, and fails if the row is gone. With several lanes, all
+ * profiles are locked in a fixed order.
  *
- * @returns how many of the objects, from the first, can be folded in this round; undefined when somebody is gone:
- * merged or deleted by another lane since it was found
+ * @returns how many of the objects, from the first, can be folded in this round; undefined if a profile is gone because
+ * another lane has merged or deleted it since it was found
  */
 export async function lockChanged(
   tx: Connection,
@@ -95,7 +96,7 @@ export async function lockChanged(
   return count;
 }
 
-/** Another lane may have changed who is chosen, before the locks were there. */
+/** Returns whether all chosen profiles are locked: another lane may have changed the choice before they were. */
 function isSelectionLocked(item: WorkItem, profiles: Profiles, wanted: Wanted): boolean {
   return [...selectedBy(item, profiles), ...changedBy(item, profiles)].every((profile) =>
     wanted.has(profile),
@@ -103,8 +104,8 @@ function isSelectionLocked(item: WorkItem, profiles: Profiles, wanted: Wanted): 
 }
 
 /**
- * How many objects are about no more than a round should be; one at least. Where rounds so small would take the same
- * users in hand again and again they are made larger, since each time costs as much.
+ * Returns how many objects fit into a round; at least one. If small rounds would load the same users again and again,
+ * the rounds are made larger, since each load of a user costs the same.
  */
 function countOfRound(
   items: WorkItem[],
@@ -112,7 +113,7 @@ function countOfRound(
   large: ReadonlyMap<LoadedProfile, number>,
 ): number {
   const total = sum(large.values());
-  // An object names a user by several identifiers, or twice: a merge of somebody with themselves.
+  // An object can name a user by several identifiers, or twice, for example to merge a user with itself.
   const about = items.map((item) => [
     ...new Set([...wantsOf(item, profiles)].flatMap(({ profile }) => (large.has(profile) ? [profile] : []))),
   ]);
@@ -127,7 +128,7 @@ function countOfRound(
   }
 }
 
-/** Cuts objects, each given as the large profiles that it is about. */
+/** Splits objects into rounds of at most `most` bytes; each object is given by the large profiles that it concerns. */
 function roundsOf(
   about: LoadedProfile[][],
   large: ReadonlyMap<LoadedProfile, number>,
@@ -218,7 +219,7 @@ function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
   return wanted;
 }
 
-/** Whether what an object does to its user depends on nothing that is stored: neither values nor addresses. */
+/** Returns whether the effect of an object is independent of stored values and addresses. */
 function overwrites({
   change,
   standard,
@@ -234,15 +235,15 @@ function overwrites({
 }
 
 /**
- * Whether an object changes whoever has its identifier, who is one at most. So are nearly all that change anybody: nothing
- * else decides whom they mean.
+ * Returns whether an object changes the only possible holder of its identifier, which is not an address. Nearly all
+ * attribute objects are of this kind.
  */
 function isAboutOne(item: WorkItem): item is WorkItem<AcceptedAttributes & { identifier: Identifier }> {
   const { object } = item;
   return object.kind === 'attributes' && object.identifier !== undefined && !isAddress(object.identifier);
 }
 
-/** Whom one object needs locked. */
+/** A profile that one object needs locked. */
 interface Wish {
   profile: LoadedProfile;
   measured: boolean;
@@ -253,7 +254,7 @@ function* wantsOf(item: WorkItem, profiles: Profiles): Iterable<Wish> {
   const { workspaceId, object } = item;
   if (!isTrack(item)) {
     const measured = object.kind === 'merge' || object.kind === 'identify';
-    // Of those who share an address one is meant, or nobody; a state belongs to the address itself.
+    // An address means at most one holder (`selectedBy`), and a subscription state belongs to the address itself.
     for (const identifier of namedIdentifiers(object))
       if (!isAddress(identifier))
         for (const profile of profiles.reachable(workspaceId, identifier)) yield { profile, measured };
@@ -262,7 +263,7 @@ function* wantsOf(item: WorkItem, profiles: Profiles): Iterable<Wish> {
     for (const profile of changedBy(item, profiles)) yield { profile, measured: true, object: item.object };
 }
 
-/** Whom an attribute object changes. Who is meant by the address of many later on, a reload says. */
+/** Returns the profiles that an attribute object may change. With many holders, a later holder needs a reload. */
 function changedBy({ workspaceId, object }: WorkItem, profiles: Profiles): Iterable<LoadedProfile> {
   if (object.kind !== 'attributes' || !object.identifier) return [];
   const { identifier } = object;
@@ -275,7 +276,7 @@ function changedBy({ workspaceId, object }: WorkItem, profiles: Profiles): Itera
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
-/** Attributes whose stored value the objects start from: none for most. */
+/** Returns the names of the attributes whose stored values the objects change; empty for most objects. */
 function keysOf(objects: AcceptedAttributes[]): ReadonlySet<string> {
   let names: Set<string> | undefined;
   for (const { change } of objects) {
@@ -286,7 +287,7 @@ function keysOf(objects: AcceptedAttributes[]): ReadonlySet<string> {
   return names ?? NO_NAMES;
 }
 
-/** All that they name. */
+/** Returns the names of all attributes that the objects set or change. */
 function namesOf(objects: AcceptedAttributes[]): Set<string> {
   const names = new Set(keysOf(objects));
   for (const { set } of objects) if (set) for (const name of Object.keys(set)) names.add(name);

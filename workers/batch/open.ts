@@ -29,36 +29,36 @@ const checkObject = Object.fromEntries(
   Object.entries(objectSchemas).map(([kind, schema]) => [kind, compile(schema)]),
 ) as Record<ObjectKind, ReturnType<typeof compile>>;
 
-/** An envelope as it came out of a lane. */
+/** An envelope that was read from a lane. */
 export interface Delivery {
-  /** A UUID: the key of its ledger row. */
+  /** Key of its ledger row, a UUID. */
   id: string;
   lane: number;
-  /** LANES of who delivers it; absent: one. */
+  /** Number of lanes (LANES) of the worker; 1 by default. */
   lanes?: number;
   envelope: Envelope;
-  /** A process ended in this lane lately: attempts at the envelope are recorded (attempts.ts). */
+  /** Whether a process died in this lane recently, so that attempts at the envelope are recorded (attempts.ts). */
   isWatched?: boolean;
-  /** Only what this workspace has in it, on a distributed Postgres (workers/batch/shares.ts); absent: all of it. */
+  /** On a distributed Postgres: the workspace whose objects are applied, and the envelope's id (shares.ts). */
   share?: { workspaceId: string; of: string };
-  /** Workspaces whose objects are applied now; absent: all. The objects of the others stay in the lane. */
+  /** Workspaces whose objects are applied now; all by default. Objects of other workspaces stay in the lane. */
   only?: ReadonlySet<string>;
 }
 
-/** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
+/** Returns the ledger key of a job: its id, or a UUID derived from it if the job was added by hand. */
 export function ledgerKey(jobId: string): string {
   return isVersionedUuid(jobId) ? jobId : uuidv5(jobId, NIL_UUID);
 }
 
-/** The fence that the lane has come to; undefined for every other envelope, and for what is no fence of this lane. */
+/** Returns the fence that a delivery contains; undefined for any other envelope and for a fence of other lanes. */
 export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
   const fence: unknown = envelope?.fence;
   return checkFence(fence) && fence.lanes.includes(lane) ? fence : undefined;
 }
 
 /**
- * Opens envelopes and holds each object against its contract, in their order. What does not fit becomes a dead letter,
- * whatever it is; the rest goes on.
+ * Unpacks envelopes and validates each object against its schema, in order. An invalid object, or an envelope of
+ * unknown format, becomes a dead letter; the valid objects are returned as items.
  */
 export function open(deliveries: Delivery[]): Opened {
   const opening: Opening = { items: [], deadLetters: [], replayed: new Set(), lost: new Set() };
@@ -81,14 +81,14 @@ export function open(deliveries: Delivery[]): Opened {
   return { items, deadLetters, replayed };
 }
 
-/** What is opened so far. */
+/** Objects unpacked so far. */
 interface Opening extends Opened {
   /** Ids of the dead letters. */
   lost: Set<string>;
 }
 
-// Functions of the module, and none of `open`: V8 forgets what it has compiled of a function that is made anew for each
-// batch, and compiles it again.
+// These functions are not nested in `open`: V8 would drop the compiled code of a closure that is created for each
+// batch, and compile it again.
 
 function lose({ items, deadLetters, lost }: Opening, deadLetter: FailedObject, origin: Origin): void {
   lost.add(deadLetter.id);
@@ -104,7 +104,7 @@ function openOne(opening: Opening, delivery: Delivery): void {
   for (let place = 0; place < objects.length; place++) {
     const object = objects[place]!;
     const named = places[place] as number;
-    // It may name anything: `length` is no place.
+    // The place is not validated yet: it could be the string `length`.
     const request = known[named] === true ? requests[named] : undefined;
     if (share && share.workspaceId !== ownerOf(request)) continue;
     const reason = findFault(object, request);
@@ -122,7 +122,7 @@ function openOne(opening: Opening, delivery: Delivery): void {
   }
 }
 
-/** Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter. */
+/** Collects the ids of replayed dead letters. Each is replayed in an envelope of its own. */
 function noteReplayed(
   replayed: Set<string>,
   ofEnvelope: { items: OpenedItem[]; deadLetters: PlacedDeadLetter[] },
@@ -134,9 +134,10 @@ function noteReplayed(
 }
 
 /**
- * Undefined: the object is as its contract says.
+ * Validates an object.
  *
- * @param request its own, if that is as its contract says
+ * @param request the object's request, if that is valid
+ * @returns the reason why the object is invalid, or undefined
  */
 function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined): string | undefined {
   if (!request) return 'the object names a request that its envelope does not carry';
@@ -147,34 +148,34 @@ function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined)
   return check(object) ? undefined : describeError(check.errors![0]!).error;
 }
 
-/** Whose an object is; of one that nobody knows the request of, NIL_UUID. */
+/** Returns the workspace of an object, given its request; NIL_UUID without a valid request. */
 function ownerOf(request: EnvelopeRequest | undefined): string {
   return request?.workspace_id ?? unknownRequest.workspaceId;
 }
 
-/** Whose the objects of an envelope are, as they are opened; of what is none, NIL_UUID. */
+/** Returns the workspaces of an envelope's objects; NIL_UUID for an object without a valid request. */
 export function ownersOf(envelope: Envelope): Set<string> {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.objects.length === 0)
     return new Set([NIL_UUID]);
   const { requests } = envelope;
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
-  // It may name anything: `length` is no place.
+  // The place is not validated yet: it could be the string `length`.
   const isPlace = (place: unknown) => typeof place === 'number';
   return new Set(
     requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID),
   );
 }
 
-/** Objects and bytes of JSON text that one workspace has in an envelope. */
+/** Number of objects, and bytes of JSON text, of one workspace in an envelope. */
 export interface PartSize {
   objects: number;
   bytes: number;
 }
 
 /**
- * Returns what each workspace has in an envelope. Objects of a request that nobody knows belong to NIL_UUID.
+ * Returns the size of each workspace's part of an envelope. Objects without a valid request belong to NIL_UUID.
  *
- * @param bytes of the text of the envelope, which are shared over its objects
+ * @param bytes size of the envelope's JSON text, which is divided evenly among its objects
  */
 export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize> {
   const requests: unknown = envelope?.requests;
@@ -182,13 +183,13 @@ export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize
   const count = Array.isArray(objects) ? objects.length : 0;
   if (count === 0 || !Array.isArray(requests)) return new Map([[NIL_UUID, { objects: count, bytes }]]);
   const owner: unknown = requests[0]?.workspace_id;
-  // Nearly all envelopes are of one workspace.
+  // Nearly all envelopes contain a single workspace.
   if (isVersionedUuid(owner) && requests.every((request) => request?.workspace_id === owner))
     return new Map([[owner as string, { objects: count, bytes }]]);
   const parts = new Map<string, PartSize>();
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
   for (const place of requestPlaces(envelope)) {
-    // It may name anything: `length` is no place.
+    // The place is not validated yet: it could be the string `length`.
     const its = (typeof place === 'number' && owners[place]) || NIL_UUID;
     const part = parts.get(its) ?? { objects: 0, bytes: 0 };
     part.objects++;
@@ -204,7 +205,7 @@ function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeReque
 
 const unknownRequest = { workspaceId: NIL_UUID, requestId: 'unknown' };
 
-/** A dead letter for an object. */
+/** Creates the dead letter of an object. */
 export function toFailed(
   {
     id,
@@ -227,8 +228,8 @@ export function toFailed(
 }
 
 /**
- * Whom an object is about, as far as it can be read: it may be here because it breaks its contract. An address that
- * an attribute object sets is no such name: whoever has that address may be somebody else.
+ * Returns the identifiers of an object's user, or an empty list if they cannot be read because the object is invalid.
+ * An address that an attribute object sets does not count, since another user may have that address.
  */
 function identifiersOf(object: AcceptedObject): Identifier[] {
   try {
@@ -240,7 +241,7 @@ function identifiersOf(object: AcceptedObject): Identifier[] {
   }
 }
 
-/** A dead letter of what does not fit its contract, and how many objects that do came before it. */
+/** Dead letter of an invalid object; `place` is the number of valid objects of the batch before it. */
 type PlacedDeadLetter = FailedObject & { place: number; origin: Origin };
 
 /** An object that came in an envelope. */
@@ -250,13 +251,13 @@ export type OpenedItem = WorkItem & Origin;
 export interface Opened {
   items: OpenedItem[];
   deadLetters: PlacedDeadLetter[];
-  /** Ids of those that are dead letters which are tried again. */
+  /** Ids of the objects that are replayed dead letters. */
   replayed: Set<string>;
 }
 
 /**
- * Cuts a batch where a delete decides what becomes of dead letters that follow. It takes away those that were accepted
- * before it, and a replay of one of them that follows has no effect. Most batches are one stretch.
+ * Splits a batch after a delete if dead letters or replays follow it. A delete removes the dead letters of objects that
+ * were accepted before it, and a later replay of such a dead letter has no effect. Most batches are a single stretch.
  */
 export function cutAtDeletes(opened: Opened): Opened[] {
   const { items, deadLetters, replayed } = opened;
@@ -282,7 +283,7 @@ export function cutAtDeletes(opened: Opened): Opened[] {
   });
 }
 
-/** What the ledger keeps of an envelope, or of a share of one. */
+/** Encodes the traces that the ledger keeps of an envelope, or of one workspace's share of it. */
 export function tracesOf({ envelope, share }: Delivery): Buffer | undefined {
   if (!share || ownersOf(envelope).size <= 1) return encodeTraces(envelope);
   return encodeTraces(onlyOf(envelope, share.workspaceId));
@@ -300,17 +301,17 @@ function onlyOf(envelope: Envelope, workspaceId: string): Envelope {
   };
 }
 
-/** Envelopes that are claimed, and what earlier parts have left of them. */
+/** Claimed envelopes, and the objects that earlier parts have left in them. */
 export interface Claimed {
   mine: Delivery[];
-  /** Places of objects, by the envelope's id; one that was never cut is missing. */
+  /** Places of the remaining objects, by envelope id; absent for an envelope that was never cut. */
   left: ReadonlyMap<string, ReadonlySet<number>>;
   now: string;
-  /** Workspaces that have a destination of streams. */
+  /** Workspaces that have a stream destination. */
   streamed: ReadonlySet<string>;
 }
 
-/** Whose row of the ledger an envelope has: that of its one workspace, or everybody's. */
+/** Returns the ledger key of an envelope: under its workspace, or under SHARED if it has several. */
 export function keyOf({ id, envelope, share }: Delivery): EnvelopeKey {
   if (share) return { id, workspaceId: share.workspaceId };
   const requests: (EnvelopeRequest | undefined)[] = Array.isArray(envelope?.requests)

@@ -5,30 +5,31 @@ import { type Claimed, type Delivery, keyOf, type Opened } from './open.ts';
 import type { Origin } from './work-item.ts';
 
 /**
- * How much of a batch one transaction applies. The rest stays in the lane. What one workspace has in one lane keeps its
- * order, whoever goes first, and workspaces have no order among each other.
+ * How much of a batch one transaction applies. The other objects stay in the lane. The objects of one workspace in one
+ * lane keep their order; workspaces are independent of each other.
  *
- * Effects are exact: the row that says what is left of an envelope is written in the transaction of the part, by who
- * holds the envelope's claim. That claim is given up with the part, and the row is read behind the next one.
+ * Each object takes effect exactly once. The transaction of a part holds the claim of the envelope while it writes the
+ * row with the remaining objects, and releases the claim at its end. The next part reads that row after it has claimed
+ * the envelope.
  */
 export interface Part {
-  /** Milliseconds after which no further round begins. */
+  /** Milliseconds after which no further round starts. */
   milliseconds: number;
-  /** Most objects of each workspace; absent: all. */
+  /** Maximum number of objects of each workspace; all by default. */
   shares?: ReadonlyMap<string, number>;
-  /** Objects that the first round looks at; absent: all. */
+  /** Number of objects in the first round; all by default. */
   size?: number;
-  /** Of its statements; absent: LIMITS of run-batch.ts. */
+  /** Timeouts of its statements; LIMITS of run-batch.ts by default. */
   limits?: Limits;
 }
 
-/** A part, the round that runs at its end and another part are less than a second together. */
+/** Milliseconds of a part. A part, the round that runs at its end and another part take less than 1 s together. */
 export const PART_MS = 250;
 
 /** A part that ends with its last object. */
 export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY };
 
-/** Leaves out what earlier parts have done. */
+/** Removes objects that earlier parts have applied. */
 export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
   if (left.size === 0) return opened;
   return filtered(opened, ({ envelope, place }) => left.get(envelope)?.has(place) ?? true)[0];
@@ -37,8 +38,8 @@ export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
 type Rest = Pick<Opened, 'items' | 'deadLetters'>;
 
 /**
- * Separates the objects that a part applies from those that stay in the lane: objects of workspaces whose turn is later,
- * and of each workspace those beyond its share.
+ * Separates the objects that a part applies from the objects that stay in the lane. An object stays if the turn of its
+ * workspace is later or if it exceeds the workspace's share.
  */
 export function chosenOf(
   opened: Opened,
@@ -57,7 +58,7 @@ export function chosenOf(
   });
 }
 
-/** @param isKept is asked in the order of the objects */
+/** @param isKept called in the order of the objects */
 function filtered(
   { items, deadLetters, replayed }: Opened,
   isKept: (origin: Origin, workspaceId: string) => boolean,
@@ -77,18 +78,18 @@ function filtered(
   return [kept, rest];
 }
 
-/** Numbers of objects that are left of an envelope, by workspace. */
+/** Number of remaining objects of an envelope, by workspace. */
 export type LeftOfEnvelope = ReadonlyMap<string, number>;
 
-/** What a part leaves in the lane. */
+/** Objects that a part leaves in the lane. */
 export interface LeftOver {
-  /** Places of objects, by envelope. */
+  /** Places of the remaining objects, by envelope id. */
   places: Map<string, number[]>;
-  /** By envelope. */
+  /** Number of remaining objects by workspace, by envelope id. */
   counts: Map<string, Map<string, number>>;
 }
 
-/** @param rest objects and dead letters that a part has not come to */
+/** @param rest objects and dead letters that a part has not reached */
 export function leftOf(rest: readonly Rest[]): LeftOver {
   const left: LeftOver = { places: new Map(), counts: new Map() };
   const add = ({ envelope, place }: Origin, workspaceId: string) => {
@@ -105,7 +106,7 @@ export function leftOf(rest: readonly Rest[]): LeftOver {
   return left;
 }
 
-/** Ends a part: gives the envelopes back of which something is left, and notes what. */
+/** Ends a part: releases the envelopes with remaining objects and records these objects. */
 export async function endPart(
   tx: Connection,
   { mine, left: before }: Claimed,
@@ -125,36 +126,36 @@ export async function endPart(
   ]);
 }
 
-/** How a batch, or an attempt at one, ended. */
+/** Result of a batch, or of an attempt at one. */
 export type BatchResult = {
-  /** Of its span, for the log; absent: nothing is traced. */
+  /** Trace and span ids for the log; absent without tracing. */
   ids?: object;
 } & (
   | {
       kind: 'applied';
       /** Number of objects that took effect. */
       objects: number;
-      /** Ids of those that cannot. */
+      /** Ids of the new dead letters. */
       deadLetters: string[];
-      /** Whether profiles were merged, or were to be deleted. */
+      /** Whether the batch contained merges or deletes. */
       leavesTombstones: boolean;
       seconds: number;
       used: Usage;
-      /** What is left of envelopes, by their ids; absent: nothing. */
+      /** Remaining objects, by envelope id; absent if all envelopes are finished. */
       left?: ReadonlyMap<string, LeftOfEnvelope>;
     }
   /** Every envelope had been applied before. */
   | { kind: 'skipped' }
 );
 
-/** What a batch has used of this process and of Postgres. */
+/** Resources of this process and of Postgres that a batch has used. */
 export interface Usage {
-  /** Objects that are done with, by workspace. */
+  /** Number of objects that were applied or became dead letters, by workspace. */
   objects: Map<string, number>;
   /** Bytes of stored attributes that were loaded, by workspace. */
   loaded: Map<string, number>;
-  /** Whether the batch ended because its time was over. */
+  /** Whether the batch ended before its last object. */
   isCut: boolean;
-  /** Objects that the next round would have looked at. */
+  /** Number of objects that the next round would have had. */
   nextRound: number;
 }

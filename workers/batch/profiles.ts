@@ -15,23 +15,23 @@ import { LoadedProfile } from './loaded-profile.ts';
 import { Sharing } from './sharing.ts';
 import { RELOAD } from './work-item.ts';
 
-/** What a look-up in memory can end with; undefined: nobody. */
+/** Result of a lookup in memory; undefined if no profile matches. */
 type Found = LoadedProfile | undefined | typeof RELOAD;
 
 /**
- * The profiles that a round can name, and who is found under which identifier as the round is folded.
+ * Holds the profiles that a round can name, and resolves identifiers to profiles while the round is folded.
  */
 export class Profiles {
-  /** By workspace and id. */
+  /** Profiles by workspace and id. */
   readonly #byId = new Map<string, Map<string, LoadedProfile>>();
-  /** Under external id, alias and service id: at most one. */
+  /** Profiles by external id, alias and service id: at most one for each. */
   readonly #byIdentifier = new ByIdentifier<LoadedProfile>();
-  /** Under email and phone. */
+  /** Profiles by email address and phone number. */
   readonly #sharing = new Sharing();
-  /** Identifiers that an identity operation gave, took or moved. */
+  /** Identifiers that an identity operation of this round added, removed or moved. */
   readonly #sealed = new ByIdentifier<true>();
   #anySealed = false;
-  /** Addresses by which a refused object named its user. */
+  /** Addresses by which a refused object identified its user. */
   readonly #pinned = new ByIdentifier<true>();
   #anyPinned = false;
   readonly newAliases: NewAlias[] = [];
@@ -41,12 +41,12 @@ export class Profiles {
     this.#now = now;
   }
 
-  /** Whether an identity operation of this round has changed whom some name means. */
+  /** Whether an identity operation of this round has changed the meaning of any identifier. */
   get anySealed(): boolean {
     return this.#anySealed;
   }
 
-  /** Everyone in hand. */
+  /** Returns all loaded profiles. */
   *all(): Iterable<LoadedProfile> {
     for (const profiles of this.#byId.values()) yield* profiles.values();
   }
@@ -55,7 +55,7 @@ export class Profiles {
     return this.#byId.get(workspaceId)?.get(id);
   }
 
-  /** Takes in a stored profile; a profile found twice is held once. */
+  /** Adds a stored profile; a profile that was found twice is held once. */
   add(row: ProfileRow): LoadedProfile {
     let profile = this.get(row.workspaceId, row.id);
     if (!profile) {
@@ -65,7 +65,7 @@ export class Profiles {
     return profile;
   }
 
-  /** Takes in a stored profile of which nothing but the id was asked for. */
+  /** Adds a stored profile of which only the id was read. */
   addPlain(workspaceId: string, externalId: string, id: string): void {
     let profile = this.get(workspaceId, id);
     if (!profile) {
@@ -75,7 +75,7 @@ export class Profiles {
     this.#byIdentifier.set(workspaceId, { external_id: externalId }, profile);
   }
 
-  /** Whether an address of some has more holders than were looked at. */
+  /** Whether any address has more holders than were loaded. */
   get anyCut(): boolean {
     return this.#sharing.anyCut;
   }
@@ -94,20 +94,20 @@ export class Profiles {
     return profile;
   }
 
-  /** Takes in those who share an address, best match first: all of them, or the first of many. */
+  /** Adds the holders of an address, best match first: all holders, or the first of many. */
   addSharing(address: Address, rows: SharingRow[]): void {
     const profiles = rows.map((row) => this.add(row));
     const { workspaceId, holders } = rows[0]!;
     this.#sharing.of(workspaceId, address).rank(profiles, holders);
   }
 
-  /** Takes in everyone who has an address, the one updated longest ago first. */
+  /** Adds all holders of an address, oldest update first. */
   addCandidates(workspaceId: string, address: Address, rows: ProfileRow[]): void {
     const profiles = rows.map((row) => this.add(row));
     this.#sharing.of(workspaceId, address).rankAll(profiles);
   }
 
-  /** Who an identifier means now. */
+  /** Returns the profile that an identifier means now. */
   find(workspaceId: string, identifier: Identifier): Found {
     if (this.#anySealed && this.#sealed.has(workspaceId, identifier)) return RELOAD;
     if (isAddress(identifier)) return this.#findSharing(workspaceId, identifier);
@@ -115,32 +115,32 @@ export class Profiles {
     return profile?.isSealed ? RELOAD : profile;
   }
 
-  /** Everyone who has an address now, the one updated longest ago first. */
+  /** Returns all current holders of an address, oldest update first. */
   candidates(workspaceId: string, address: Address): LoadedProfile[] | typeof RELOAD {
     if (this.isContested(workspaceId, address)) return RELOAD;
     return this.#sharing.get(workspaceId, address)?.candidates() ?? RELOAD;
   }
 
-  /** Whether more profiles have the address than can be told apart: it names none of them. */
+  /** Returns whether an address has more than MAX_HOLDERS holders, so that it identifies no profile. */
   isCrowded(workspaceId: string, address: Address): boolean {
     return this.#sharing.get(workspaceId, address)?.isCrowded ?? false;
   }
 
-  /** Nothing more is folded into the profile before the round is written. */
+  /** Seals a profile: no further object is folded into it before the round is written. */
   seal(profile: LoadedProfile): void {
     profile.seal();
     this.#anySealed = true;
   }
 
-  /** Nor into whom the identifier means. */
+  /** Seals an identifier: no further object that uses it is folded before the round is written. */
   sealIdentifier(workspaceId: string, identifier: Identifier): void {
     this.#sealed.set(workspaceId, identifier, true);
     this.#anySealed = true;
   }
 
   /**
-   * Whether an identity operation of this round decides who has the address. Whether anybody else had it decides
-   * what that does to the states and dead letters of the address: nobody gets or loses it before it is written.
+   * Returns whether an identity operation of this round affects the holders of the address. The effect on the states
+   * and dead letters of the address depends on its other holders, so they must not change before the round is written.
    */
   isContested(workspaceId: string, address: Address): boolean {
     if (!this.#anySealed) return false;
@@ -148,8 +148,8 @@ export class Profiles {
   }
 
   /**
-   * From now on nobody gets or loses the address before the round is written. The dead letter of an object that it
-   * named says whom that object meant, and is written with the round.
+   * Pins an address: its holders must not change before the round is written. The dead letter of a refused object
+   * records which user the address meant, and is written with the round.
    */
   pin(workspaceId: string, address: Address): void {
     this.#pinned.set(workspaceId, address, true);
@@ -160,7 +160,7 @@ export class Profiles {
     return this.#anyPinned && this.#pinned.has(workspaceId, address);
   }
 
-  /** Gives a profile an alias that nobody has. */
+  /** Adds an unused alias to a profile. */
   addAlias(profile: LoadedProfile, user_alias: UserAlias): void {
     const { workspaceId, id: profileId } = profile;
     const { alias_label: aliasLabel, alias_name: aliasName } = user_alias;
@@ -169,25 +169,25 @@ export class Profiles {
     profile.addLabel(aliasLabel);
   }
 
-  /** Who has an identifier that is no address, as stored or as the round has made it. */
+  /** Returns the holder of an identifier other than an address, as stored or as changed by the round. */
   holder(workspaceId: string, identifier: Identifier): LoadedProfile | undefined {
     return this.#byIdentifier.get(workspaceId, identifier);
   }
 
-  /** Everyone whom an identifier may come to mean while the round is folded. */
+  /** Returns all profiles that an identifier may mean at present: for an address, all its loaded holders. */
   reachable(workspaceId: string, identifier: Identifier): Iterable<LoadedProfile> {
     if (isAddress(identifier)) return this.#sharing.get(workspaceId, identifier)?.holders ?? [];
     const profile = this.#byIdentifier.get(workspaceId, identifier);
     return profile ? [profile] : [];
   }
 
-  /** Whether somebody else in hand has this address now. */
+  /** Returns whether another loaded profile has the address now. */
   isShared(profile: LoadedProfile, address: Address): boolean {
     for (const other of this.reachable(profile.workspaceId, address)) if (other !== profile) return true;
     return false;
   }
 
-  /** Makes the profile that an identifier of nobody creates. */
+  /** Creates a profile for an unused identifier, or an anonymous profile. */
   create(workspaceId: string, identifier: Identifier | undefined, custom?: CustomAttributes): LoadedProfile {
     const id = newProfileId(this.#now);
     const externalId = identifier && 'external_id' in identifier ? identifier.external_id : null;
@@ -213,7 +213,7 @@ export class Profiles {
     this.#sharing.join(profile);
   }
 
-  /** Takes in what a locked row says of the identifiers. */
+  /** Replaces the identifiers of a profile by a newer row. */
   refresh(
     profile: LoadedProfile,
     row: Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>,
@@ -236,7 +236,7 @@ export class Profiles {
   }
 }
 
-/** Narrows those who are left, the one updated longest ago first. */
+/** Filters for the candidates, which are ordered by last update, oldest first. */
 const narrow: Record<Prioritization, (left: LoadedProfile[]) => LoadedProfile[]> = {
   identified: (left) => left.filter(({ externalId }) => externalId !== null),
   unidentified: (left) => left.filter(({ externalId }) => externalId === null),
@@ -244,19 +244,19 @@ const narrow: Record<Prioritization, (left: LoadedProfile[]) => LoadedProfile[]>
   least_recently_updated: (left) => left.slice(0, 1),
 };
 
-/** Raised for an address with more holders than can be told apart. */
+/** Raised for an address with more than MAX_HOLDERS holders. */
 export class TooManyHolders extends Error {
   override name = 'TooManyHolders';
 }
 
-/** Why an address with too many holders names none of them. */
+/** Returns the error message for an address with too many holders. */
 export function tooManyHolders(address: Address): string {
   const kind = 'email' in address ? 'email address' : 'phone number';
   return `more than ${MAX_HOLDERS} profiles have the ${kind}: name the user by another identifier`;
 }
 
 /**
- * The one user whom a selector means; undefined when nobody or more than one is left.
+ * Returns the user that a selector means; undefined if no candidate or more than one is left.
  *
  * @throws {TooManyHolders}
  */

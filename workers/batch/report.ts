@@ -15,7 +15,7 @@ export interface EndedBatch {
   milliseconds: number;
 }
 
-/** One line in the log and the counts of a transaction that has ended. */
+/** Logs a finished transaction and updates the metrics. */
 export function reportBatch(
   { deliveries, result, milliseconds }: EndedBatch,
   { metrics, log }: { metrics: WorkerMetrics; log: Log },
@@ -60,7 +60,7 @@ export function reportRetry(log: Log, { error, envelopes }: { error: unknown; en
   else log.warn(line, 'not applied yet');
 }
 
-/** Undefined for what is tried again, which was accepted long ago, and what another release has queued. */
+/** Returns the acceptance time in epoch ms; undefined for replays, accepted long ago, and for unknown formats. */
 function acceptedAt(envelope: Delivery['envelope'] | undefined): number | undefined {
   if (envelope?.replay || !Array.isArray(envelope?.requests)) return undefined;
   const time = Date.parse(envelope.requests[0]?.accepted_at ?? '');
@@ -69,20 +69,20 @@ function acceptedAt(envelope: Delivery['envelope'] | undefined): number | undefi
 
 const requestIdOf = (request: EnvelopeRequest): string => request?.request_id;
 
-/** Of whatever a lane held: an envelope of another release may have a shape of its own. */
+/** Returns the request ids of an envelope. Another release may have written it in another shape. */
 function requestIds({ envelope }: Delivery): string[] {
   return Array.isArray(envelope?.requests) ? envelope.requests.map(requestIdOf) : [];
 }
 
 /**
- * Objects that took effect, one row per workspace and lane. A dead letter is no usage until it is replayed and
- * takes effect: every object counts once, however often it was tried.
+ * Counts the objects that took effect, with one row per workspace and lane. A dead letter counts only when it is
+ * replayed and takes effect, so every object counts once, even if it was retried.
  */
 export function tallyUsage(applied: WorkItem[]): UsageRow[] {
   const rows = new ByWorkspace<UsageRow, number>();
   let row: UsageRow | undefined;
   for (const { workspaceId, lane, object } of applied) {
-    // Objects of a request follow each other.
+    // Objects of a request are adjacent, so the last row usually fits.
     if (row?.workspaceId !== workspaceId || row.lane !== lane) {
       row = rows.get(workspaceId, lane) ?? nothingUsed(workspaceId, lane);
       rows.set(workspaceId, lane, row);
@@ -101,7 +101,7 @@ function usageOf(kind: ObjectKind): Exclude<keyof UsageRow, 'workspaceId' | 'lan
   return kind === 'group_state' || kind === 'email_change' ? 'subscriptions' : 'identity';
 }
 
-/** What the batch adds to each lane's counters: objects that took effect; its time and dead letters are booked on its first lane. */
+/** Returns the counter increments of a batch by lane. Its time and its dead letters are counted on its first lane. */
 export function tallyLanes(
   deliveries: Delivery[],
   {
@@ -115,7 +115,7 @@ export function tallyLanes(
     namedElsewhere: WorkItem[];
     deadLetters: number;
     seconds: number;
-    /** Envelopes that have not come to their end. */
+    /** Envelopes with remaining objects, by id. */
     cut: Pick<ReadonlyMap<string, unknown>, 'has'>;
   },
 ): LaneCount[] {
@@ -136,7 +136,7 @@ export function tallyLanes(
   return [...rows.values()];
 }
 
-/** For the span of a transaction. */
+/** Returns the span attributes of a transaction. */
 export function describeBatch(result: BatchResult): Record<string, string | number> {
   if (result.kind === 'skipped') return { 'penstock.outcome': 'skipped' };
   return {

@@ -36,12 +36,13 @@ import { describeBatch, tallyLanes, tallyUsage } from './report.ts';
 import { runShares } from './shares.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** How objects are applied: in rounds, or by bisection. */
+/** Applies objects, in rounds or by bisection. */
 export type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
 
 /**
- * Statements of a batch take milliseconds. One that takes this long holds everybody up, and will do so again: what may be
- * to blame gets more time alone. A wait for a lock fails before its statement does, and is nobody's fault.
+ * Timeouts of a batch, in milliseconds. Its statements normally take milliseconds. A statement that takes this long
+ * delays every workspace and would do so again, so the suspected objects are retried alone with more time. The lock
+ * timeout is shorter, so that a wait for a lock is not taken for a slow statement: no object is to blame for it.
  */
 export const LIMITS: Limits = { statement: 4000, lock: 2500 };
 
@@ -50,24 +51,24 @@ export const HOLDS_ONE = 'a batch holds an object that cannot be applied';
 /**
  * Applies a batch in one transaction.
  *
- * @param part how much of it
- * @throws whatever keeps one of the objects from taking effect. Nothing has taken effect then, or all of it: the ledger
- * knows which
+ * @param part how much of the batch to apply
+ * @throws any error that prevents an object from taking effect. In that case, either no object or all objects of the
+ * part have taken effect; the ledger records which
  */
 export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<BatchResult> {
   return transact(pool, deliveries, { apply: applySome, part });
 }
 
-/** How a transaction goes about a batch, and how much of it is done. */
+/** How a transaction applies a batch, and how much of it. */
 interface Procedure {
   apply: Apply;
   part: Part;
 }
 
-/** What this process has recorded in each store. */
+/** Attribute names that this process has recorded, by database. */
 const attributeNames = new WeakMap<Pool, AttributeNames>();
 
-/** Makes this process record the names of attributes again, after their rows were removed. */
+/** Makes this process record attribute names again, after their rows were removed. */
 export function forgetAttributeNames(pool: Pool): void {
   attributeNames.delete(pool);
 }
@@ -78,7 +79,7 @@ function attributeNamesIn(pool: Pool): AttributeNames {
   return names;
 }
 
-/** Opens the transaction, or one of each workspace where tables are distributed, and its span where there is tracing. */
+/** Runs the transaction, or one per workspace if tables are distributed, inside a span if tracing is enabled. */
 export async function transact(
   pool: Pool,
   deliveries: Delivery[],
@@ -99,14 +100,14 @@ export async function transact(
 }
 
 /**
- * The trunk's fourth stop: the journey of a batch, from its lanes to COMMIT.
+ * Applies a batch, from its lanes to COMMIT: the fourth stop of an object's path through Penstock.
  *
- * 1. **Claim** the envelopes in the ledger: `claim`, below. What has taken effect before is not claimed again.
- * 2. **Open** them, and hold each object against its contract: open.ts.
- * 3. Apply the objects (`applyStretches`, below) in rounds, of which most batches have one (`applySome` of apply.ts): **load**
- *    whom they name (load-profiles.ts), **fold** in memory (fold/fold.ts), **write** whole sets (write.ts).
- * 4. End the part: what there was no time for stays in the lanes (`endPart` of parts.ts).
- * 5. Note what became of the objects, and **commit** (`noteAndCommit`, below).
+ * 1. **Claim** the envelopes in the ledger: `claim`, below. An envelope that has already taken effect is not claimed.
+ * 2. **Open** them and validate each object against its schema: open.ts.
+ * 3. Apply the objects (`applyStretches`, below) in rounds; most batches have one (`applySome` in apply.ts): **load**
+ *    the users that they name (load-profiles.ts), **fold** in memory (fold/fold.ts), **write** whole sets (write.ts).
+ * 4. End the part: objects that did not fit into its time stay in the lanes (`endPart` in parts.ts).
+ * 5. Record the result of each object and **commit** (`noteAndCommit`, below).
  */
 async function run(
   tx: Connection,
@@ -155,19 +156,19 @@ function usageOf({ items, deadLetters }: Opened, { loaded, rest, size }: Done): 
 
 type Commit = () => Promise<unknown>;
 
-/** What became of the objects of a part. */
+/** Results of the objects of a part. */
 interface Done extends Applied {
-  /** Those that took effect. */
+  /** Objects that took effect. */
   applied: WorkItem[];
-  /** Ids of those that are dead letters now. */
+  /** Ids of the objects that are dead letters now. */
   lost: Set<string>;
-  /** Dead letters before a delete of the same stretch: it may take them away, and their replay is in order. */
+  /** Ids of objects in a stretch with a delete, which may have removed their dead letters; a replay is still valid. */
   beforeDelete: Set<string>;
-  /** What there was no time for. */
+  /** Objects that did not fit into the time of the part. */
   rest: Pick<Opened, 'items' | 'deadLetters'>[];
 }
 
-/** Applies stretch by stretch, until the time of the part is over. */
+/** Applies one stretch after the other until the time of the part is over. */
 async function applyStretches(
   tx: Connection,
   opened: Opened,
@@ -204,7 +205,7 @@ function isDelete({ object }: WorkItem): boolean {
   return object.kind === 'delete';
 }
 
-/** The same without dead letters that a delete took away while their replay was on its way: it has no effect any more. */
+/** Removes replays whose dead letter was deleted with its user while the replay was queued: they have no effect. */
 async function withoutForgotten(tx: Connection, stretch: Opened): Promise<Opened> {
   const { items, deadLetters, replayed } = stretch;
   const keys = [
@@ -222,19 +223,19 @@ async function withoutForgotten(tx: Connection, stretch: Opened): Promise<Opened
   };
 }
 
-/** What is noted of a part beside its objects. */
+/** Results of a part with everything that is recorded along with them. */
 interface Ended extends Done {
   claimed: Claimed;
-  /** The envelopes of which something is left. */
+  /** Envelopes with remaining objects, by id. */
   cut: ReadonlyMap<string, unknown>;
   seconds: number;
-  /** Ids of objects that were dead letters. */
+  /** Ids of the objects that are replayed dead letters. */
   replayed: ReadonlySet<string>;
-  /** The names of custom attributes that this process has recorded. */
+  /** Names of custom attributes that this process has recorded. */
   names: AttributeNames;
 }
 
-/** Marks what was replayed, adds to the counts and to the log of streams, and commits in one write with that. */
+/** Marks replayed dead letters, updates counters and the stream log, and commits, all sent in one write. */
 async function noteAndCommit(tx: Connection, ended: Ended, commit: Commit): Promise<void> {
   const { claimed, applied, lost, beforeDelete, cut, seconds, namedElsewhere, entries } = ended;
   const replayed = ended.replayed.size === 0 ? [] : replaysAmong(applied, ended.replayed);
@@ -244,20 +245,20 @@ async function noteAndCommit(tx: Connection, ended: Ended, commit: Commit): Prom
   const named = found.size === 0 ? [] : await ended.names.rowsOf(tx, found);
   const [marked] = await sendTogether(tx, [
     () => replayed.length > 0 && markReplayed(tx, replayed),
-    // Shared with other lanes: what is locked so late is locked for the length of a COMMIT.
+    // Other lanes update the same rows, so these are locked last and only for the duration of a COMMIT.
     () => named.length > 0 && recordAttributeNames(tx, named, claimed.now),
     () => usage.length > 0 && countUsage(tx, usage),
     () => countLanes(tx, tallyLanes(claimed.mine, counts)),
-    // The last: who waits for this transaction has later ids.
+    // Last, so that transactions that wait for the locks of this one get later ids.
     ...entries.map((some) => () => appendLog(tx, some, claimed.now)),
-    // Of what is replayed it has to be known first whether it is there still.
+    // With replays, it has to be checked first that their dead letters still exist.
     () => replayed.length === 0 && commit(),
   ]);
   if (marked && !replayed.every(({ id }) => marked.has(id) || beforeDelete.has(id))) {
-    // What was looked up after that may have been made anew. Another try leaves it out.
+    // The user was deleted meanwhile, and the replay may have created it again. A retry omits the replay.
     throw new Error('a dead letter was deleted with its user while it was being replayed');
   }
-  // Where something was replayed, COMMIT follows and may fail.
+  // With replays, COMMIT follows later and may fail.
   if (replayed.length === 0) ended.names.remember(named);
 }
 
@@ -267,11 +268,11 @@ function replaysAmong(applied: WorkItem[], replayed: ReadonlySet<string>) {
   );
 }
 
-/** Claims each envelope once, however often it is among those that were handed in. */
+/** Claims each envelope once, even if it was delivered several times. */
 async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
   const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
   const envelopes = deliveries.map((delivery) => ({ ...keyOf(delivery), traces: tracesOf(delivery) }));
-  // Nobody has looked at the envelopes yet: what is no id has no destination.
+  // The envelopes are not validated yet. A workspace id that is not a UUID has no destination.
   const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isVersionedUuid(id));
   const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
     () => claimEnvelopes(tx, envelopes, workspaces),

@@ -19,17 +19,17 @@ import { reportRetry } from './report.ts';
 import { type Apply, transact } from './run-batch.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** Parts into which objects are cut that break the connection together. */
+/** Number of parts into which objects are split that break the connection when they are applied together. */
 const PARTS = 16;
 
-/** Tries of an envelope that fails as a whole, though each of its objects takes effect. */
+/** Maximum retries of an envelope that fails as a whole although each of its objects can be applied. */
 const MOST_VAIN = 3;
 
 const TOGETHER = 'the envelope cannot take effect, though each of its objects can: the log has the error';
 
 /**
- * Milliseconds after which a transaction that has found a slow poison object is taken back and begun again without it.
- * It holds locks meanwhile, and each such object takes seconds to find.
+ * Milliseconds after which a transaction that has found a slow poison object is rolled back and restarted without that
+ * object. The transaction holds locks, and finding each such object takes seconds.
  */
 const LONGEST_BISECTION_MS = 20_000;
 
@@ -48,16 +48,16 @@ export interface SettlingContext {
   report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void;
 }
 
-/** How envelopes have failed by then; `whole`: one alone, so that all of it fails together once more. */
+/** Earlier failures of envelopes; `whole` is set if one envelope failed alone and would fail again as a whole. */
 export interface Before {
   failed: Failed;
   whole: boolean;
 }
 
-/** Applies envelopes one by one that failed in a batch. */
+/** Applies envelopes one by one after they failed in a batch. */
 export class Apart {
   readonly #context: SettlingContext;
-  /** How the envelopes failed that are to be applied one by one. */
+  /** Earlier failures of the envelopes to apply one by one, by envelope id. */
   readonly #before = new Map<string, Before>();
   readonly #bisections = new Map<string, Bisection>();
 
@@ -65,12 +65,12 @@ export class Apart {
     this.#context = context;
   }
 
-  /** From now on these envelopes are applied one by one. */
+  /** Registers envelopes to be applied one by one. */
   add(ids: readonly string[], before: Before): void {
     for (const id of ids) this.#before.set(id, before);
   }
 
-  /** Whether an envelope is applied by itself. */
+  /** Returns whether an envelope has to be applied alone. */
   has(id: string): boolean {
     return this.#before.has(id) || this.#context.attempts.isSuspect(id);
   }
@@ -98,13 +98,13 @@ export class Apart {
   }
 }
 
-/** What a part of an envelope came to; `failed`: nothing took effect, and it is to be tried again a little later. */
+/** Result of a part of an envelope; `failed` if no object took effect and the part has to be retried a little later. */
 export type Settled = BatchResult | 'failed';
 
-/** Lets a part of an envelope take effect; poison objects become dead letters. */
+/** Applies a part of an envelope; poison objects become dead letters. */
 type Bisection = (delivery: Delivery, part: Part) => Promise<Settled>;
 
-/** The bisection of one envelope that has failed, with others or alone. */
+/** Creates the bisection of one envelope that has failed, together with others or alone. */
 function bisectionOf(
   { id: envelope, envelope: given }: Delivery,
   before: Before,
@@ -180,7 +180,7 @@ function bisectionOf(
     if (performance.now() - started > LONGEST_BISECTION_MS) throw new BeginAgain();
   }
 
-  /** What breaks the connection, or fails by what may be chance, cannot be tried apart in one transaction. */
+  /** Handles a repeated error that breaks the connection or may be chance: one transaction cannot bisect it. */
   function noteOrCut(hand: WorkItem[], error: unknown): void {
     if (hand.length > 1) {
       cut(hand.map(({ object }) => object));
@@ -191,17 +191,17 @@ function bisectionOf(
     if (!countsAgainstObject(error)) return;
     const [only] = hand;
     if (only) poison.set(only.object.id, reasonOf(error));
-    // It fails when it is committed, or before anything is applied: no object of it alone.
+    // It fails at COMMIT, or before any object is applied, so that no single object is to blame.
     else if (++vain > MOST_VAIN) for (const { id } of objects) poison.set(id, TOGETHER);
   }
 
-  /** From now on these are not tried together, nor with what follows them. */
+  /** Splits these objects: they are no longer applied together or with the objects after them. */
   function cut(together: { id: string }[]): void {
     if (together.length > 0) starts = new Set([...starts, ...startsOf(together, objects)]);
   }
 }
 
-/** Where parts begin that are not tried together, and what follows them, among all objects of their envelope. */
+/** Returns the ids of the objects at which the parts begin, and of the object after the last part. */
 function startsOf(together: { id: string }[], all: { id: string }[]): string[] {
   const parts = cutEvenly(together, Math.min(PARTS, together.length));
   const last = together.at(-1);
@@ -209,24 +209,24 @@ function startsOf(together: { id: string }[], all: { id: string }[]): string[] {
   return [...parts.map(([first]) => first), next].flatMap((object) => (object ? [object.id] : []));
 }
 
-/** What is known of objects that fail. */
+/** Knowledge about failing objects from earlier transactions. */
 export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
 
 /**
- * How a transaction of a bisection ended; `starts` are what it knows by then, `setAside` holds the ids of objects that
- * ended their processes.
+ * Result of one transaction of a bisection. `starts` are the ids at which its parts begin; `setAside` holds the ids of
+ * objects that were set aside because they ended their processes.
  */
 type EndedBisection = { starts: ReadonlySet<string> } & (
   | { how: 'committed'; result: BatchResult; setAside: ReadonlySet<string> }
-  /** `hand`: what was tried together at last; nothing, where it failed behind all of them: that is no object's doing. */
+  /** `hand`: objects of the last attempt; empty if the failure came after all objects, so that no object caused it. */
   | { how: 'failed'; error: unknown; hand: WorkItem[] }
 );
 
 /**
- * The same by bisection: what one of the objects is to blame for ends as its dead letter, and the others take effect.
- * It fails by what is nobody's fault, or chance.
+ * Applies a batch like `applyTogether`, but by bisection: an object that causes an error becomes a dead letter, and the
+ * others take effect. The result is `failed` for an error that no object causes or that may be chance.
  *
- * @param given.chooseOne chooses the only object that is applied; absent: all are
+ * @param given.chooseOne chooses the only object to apply; all objects are applied by default
  */
 export async function applyBisecting(
   pool: Pool,

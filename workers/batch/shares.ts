@@ -10,7 +10,7 @@ import type { BatchResult, Part } from './parts.ts';
 interface ShareOptions {
   part: Part;
   limits: Limits;
-  /** What becomes of a share in its transaction: the same as of a whole batch on one Postgres. */
+  /** Applies a share in its transaction, in the same way as a whole batch on a single Postgres. */
   run(
     tx: Connection,
     deliveries: Delivery[],
@@ -19,8 +19,8 @@ interface ShareOptions {
 }
 
 /**
- * A batch on a distributed Postgres: a transaction for each workspace, one after the other, as long as the time of the part
- * lasts. One that fails keeps nothing of those before it: their ledger rows are there when all are tried again.
+ * Applies a batch on a distributed Postgres: one transaction per workspace, one after the other, until the time of the
+ * part is over. If a transaction fails, the earlier ones stay committed; their ledger rows exclude them from the retry.
  */
 export async function runShares(
   pool: Pool,
@@ -31,7 +31,7 @@ export async function runShares(
   const begun = await notAppliedBefore(pool, deliveries);
   const shares = sharesOf(begun);
   const results: BatchResult[] = [];
-  // What had its turn in an earlier part is skipped, and is none of this one.
+  // A share that an earlier part has applied is skipped and does not count as a share of this part.
   let hasBegun = false;
   for (const share of shares) {
     const isTurn = share.deliveries.some(({ only }) => only?.has(share.workspaceId) ?? true);
@@ -58,7 +58,7 @@ export async function runShares(
   return all;
 }
 
-/** The same without what took effect as a whole while the tables lay on one Postgres. */
+/** Removes envelopes that took effect as a whole while the tables were on a single Postgres. */
 async function notAppliedBefore(pool: Pool, deliveries: Delivery[]): Promise<Delivery[]> {
   const applied = await readAppliedWhole(
     pool,
@@ -70,8 +70,8 @@ async function notAppliedBefore(pool: Pool, deliveries: Delivery[]): Promise<Del
 const placed = new WeakMap<Pool, LRUCache<string, true>>();
 
 /**
- * The first transaction of a workspace would be the only one until it ends: whoever takes the same place waits for whether
- * it is kept. So it is there before, and taken by all of them at once.
+ * Creates the place row of a workspace in advance. Otherwise, the first transaction of the workspace would insert it,
+ * and all concurrent transactions would wait for that one to end. Once the row exists, no transaction waits for it.
  */
 async function makePlace(pool: Pool, workspaceId: string, limits: Limits): Promise<void> {
   const known = placed.get(pool) ?? new LRUCache<string, true>({ max: 10_000 });
@@ -82,20 +82,21 @@ async function makePlace(pool: Pool, workspaceId: string, limits: Limits): Promi
 }
 
 /**
- * On a distributed Postgres a transaction is about one workspace, and an envelope may have objects of several. Then
- * each has its share of it, with a ledger row of its own. A row by the envelope's id follows behind all of them. So it
- * says what it says on one Postgres: all of the envelope has taken effect.
+ * The part of one workspace in the envelopes of a batch. On a distributed Postgres, a transaction concerns a single
+ * workspace, but an envelope can contain objects of several. Each workspace then has a share with its own ledger row.
+ * A row with the envelope's id is written after all shares. As on a single Postgres, that row means that the whole
+ * envelope has taken effect.
  */
 interface Share {
   workspaceId: string;
   deliveries: Delivery[];
 }
 
-/** Characters of an id that stay: its time is among them, and where the rest begins. */
+/** Number of leading characters that a share id keeps of the envelope id, with its time, and number of hash digits. */
 const KEPT = 24;
 const OWN = 12;
 
-/** The key of a share. It has its envelope's time, by which the ledger is read and forgotten. */
+/** Returns the ledger key of a share. It keeps the time of the envelope id, by which the ledger is read and pruned. */
 function shareId(id: string, workspaceId: string): string {
   return `${id.slice(0, KEPT)}${createHash('sha256').update(`${id} ${workspaceId}`).digest('hex').slice(0, OWN)}`;
 }
@@ -116,7 +117,7 @@ export function sharesOf(deliveries: readonly Delivery[]): Share[] {
   return [...shares].map(([workspaceId, own]) => ({ workspaceId, deliveries: own }));
 }
 
-/** What became of a share whose turn is in another part. */
+/** Returns the result of a share whose turn is in another part. */
 function untouched({ workspaceId, deliveries }: Share, { isCut }: { isCut: boolean }): BatchResult {
   const leftOf = ({ envelope }: Delivery) => partsOf(envelope, 0).get(workspaceId)?.objects ?? 0;
   return {
@@ -126,7 +127,7 @@ function untouched({ workspaceId, deliveries }: Share, { isCut }: { isCut: boole
   };
 }
 
-/** Envelopes of several of which nothing is left. */
+/** Returns the ids of finished envelopes that contain several workspaces. */
 function endedOf(deliveries: readonly Delivery[], result: BatchResult): string[] {
   const left = result.kind === 'applied' ? result.left : undefined;
   return deliveries
@@ -134,7 +135,7 @@ function endedOf(deliveries: readonly Delivery[], result: BatchResult): string[]
     .map(({ id }) => id);
 }
 
-/** What became of a batch, of what became of its shares. */
+/** Combines the results of the shares of a batch. */
 export function together(deliveries: readonly Delivery[], results: readonly BatchResult[]): BatchResult {
   const applied = results.flatMap((result) => (result.kind === 'applied' ? [result] : []));
   if (applied.length === 0) return { kind: 'skipped' };
@@ -152,7 +153,7 @@ export function together(deliveries: readonly Delivery[], results: readonly Batc
     leavesTombstones: applied.some(({ leavesTombstones }) => leavesTombstones),
     seconds: applied.reduce((sum, { seconds }) => sum + seconds, 0),
     used: {
-      // A share is of one workspace.
+      // Each share concerns one workspace, so the keys do not collide.
       objects: new Map(applied.flatMap(({ used }) => [...used.objects])),
       loaded: new Map(applied.flatMap(({ used }) => [...used.loaded])),
       isCut: applied.some(({ used }) => used.isCut),

@@ -3,7 +3,7 @@ import { MAX_HOLDERS } from '../../src/store/identifiers.ts';
 import { ByIdentifier } from './by-workspace.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 
-/** Who has which email and phone as a round is folded, and in which order. */
+/** Tracks the holders of each email address and phone number while a round is folded, and their ranking. */
 export class Sharing {
   readonly #addresses = new ByIdentifier<SharedAddress>();
 
@@ -19,20 +19,20 @@ export class Sharing {
     return made;
   }
 
-  /** Notes the addresses that a profile has now. */
+  /** Adds a profile to the holders of its current addresses. */
   join(profile: LoadedProfile): void {
     const { workspaceId, email, phone, phoneValid } = profile;
     if (email !== null) this.of(workspaceId, { email }).holders.add(profile);
     if (phone !== null && phoneValid) this.of(workspaceId, { phone }).holders.add(profile);
   }
 
-  /** Whether some address has stored holders who are not in hand. */
+  /** Whether any address has stored holders that are not loaded. */
   get anyCut(): boolean {
     for (const address of this.#addresses.values()) if (address.isCut) return true;
     return false;
   }
 
-  /** Forgets them: to be called before they change. */
+  /** Removes a profile from the holders of its current addresses. Call it before the addresses change. */
   leave(profile: LoadedProfile): void {
     const { workspaceId, email, phone, phoneValid } = profile;
     if (email !== null) this.get(workspaceId, { email })?.holders.delete(profile);
@@ -40,22 +40,22 @@ export class Sharing {
   }
 }
 
-/** Stored places of profiles on one address. */
+/** Stored ranks of the holders of one address; 0 is first. */
 type Ranks = ReadonlyMap<LoadedProfile, number>;
 
-/** One address in its workspace, and those who have it. */
+/** One address in its workspace, with its holders. */
 class SharedAddress {
-  /** Everyone in hand who has it now. */
+  /** Loaded profiles that have the address now. */
   readonly holders = new Set<LoadedProfile>();
-  /** Best first; a list that is cut is not complete. */
+  /** Ranks of the stored holders, best match first; incomplete if `#isCut`. */
   #ranks: Ranks | undefined;
   #isCut = false;
-  /** Stored holders who are not in hand; more of them than an address may have when it is crowded. */
+  /** Number of stored holders that are not loaded; infinite if the address is crowded. */
   #unseen = 0;
-  /** All holders, by when they were updated last, longest ago first. */
+  /** Ranks of all stored holders by time of their last update, oldest first. */
   #candidates: Ranks | undefined;
 
-  /** @param stored how many have the address */
+  /** @param stored number of stored holders of the address */
   rank(bestFirst: LoadedProfile[], stored: number): void {
     this.#ranks = placesOf(bestFirst);
     if (stored > bestFirst.length) this.#isCut = true;
@@ -71,24 +71,24 @@ class SharedAddress {
     this.#unseen = stored > MAX_HOLDERS ? Number.POSITIVE_INFINITY : stored - inHand;
   }
 
-  /** Whether more profiles have it than can be told apart. */
+  /** Whether the address has more than MAX_HOLDERS holders. */
   get isCrowded(): boolean {
     return this.#unseen + this.holders.size > MAX_HOLDERS;
   }
 
-  /** Whether the store may have holders who are not in hand. */
+  /** Whether Postgres has holders that are not loaded. */
   get isCut(): boolean {
     return this.#isCut;
   }
 
-  /** With an external id before without; then the one updated last: in this round, else as stored. */
+  /** Returns the best holder: one with an external id first, then the latest update, in this round or as stored. */
   best(): LoadedProfile | undefined {
     let best: LoadedProfile | undefined;
     for (const profile of this.holders) if (!best || isBetter(profile, best, this.#ranks)) best = profile;
     return best;
   }
 
-  /** Everyone who has the address now, the one updated longest ago first; undefined: not all are in hand. */
+  /** Returns all current holders, oldest update first; undefined if not all of them are loaded. */
   candidates(): LoadedProfile[] | undefined {
     const ranks = this.#candidates;
     return ranks && [...this.holders].sort((a, b) => compareUpdated(a, b, ranks));
@@ -105,11 +105,11 @@ function isBetter(a: LoadedProfile, b: LoadedProfile, ranks: Ranks | undefined):
   if ((a.externalId === null) !== (b.externalId === null)) return a.externalId !== null;
   if (a.touched !== b.touched) return a.touched > b.touched;
   const [rankOfA, rankOfB] = [ranks?.get(a) ?? LAST, ranks?.get(b) ?? LAST];
-  // One object updates several profiles only when it imports tokens; then the id decides, as in the store.
+  // One object updates several profiles only when it imports tokens; then the id decides, as in Postgres.
   return rankOfA === rankOfB ? a.id > b.id : rankOfA < rankOfB;
 }
 
-/** By when they were updated last: in this round, else as stored; then by id, as in the store. */
+/** Compares profiles by their last update, in this round or as stored, then by id as in Postgres. */
 function compareUpdated(a: LoadedProfile, b: LoadedProfile, ranks: Ranks): number {
   if (a.touched !== b.touched) return a.touched - b.touched;
   const [rankOfA, rankOfB] = [ranks.get(a) ?? LAST, ranks.get(b) ?? LAST];

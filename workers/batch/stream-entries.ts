@@ -13,16 +13,16 @@ import type { SentRound } from './write.ts';
 /** A round that is written. */
 export interface Written extends SentRound {
   changes: Changes;
-  /** Its objects. */
+  /** Objects of the round. */
   round: WorkItem[];
 }
 
 /**
- * What a round has done, for the log of streams, in the order of its objects. What several objects make of one user's
- * attributes in one round is one entry, at the place of the last of them. Identity comes last: what it touches is
- * sealed for the rest of the round.
+ * Returns the changes of a round as entries of the stream log, in the order of its objects. All attribute changes of
+ * one user in a round form one entry, at the place of the last of them. Identity entries come last, because the
+ * profiles that they concern are sealed for the rest of the round.
  *
- * @param streamed workspaces that have a destination
+ * @param streamed workspaces that have a stream destination
  */
 export function toStreamEntries(
   written: Written & { states: RecordedState[] },
@@ -52,7 +52,7 @@ export function toStreamEntries(
   return logs.all();
 }
 
-/** What came of several rounds, in their order: one list for each workspace. */
+/** Joins the entries of several rounds, in order, into one list per workspace. */
 export function joinEntries(rounds: readonly StreamEntries[][]): StreamEntries[] {
   const filled = rounds.filter((lists) => lists.length > 0);
   if (filled.length <= 1) return filled[0] ?? [];
@@ -65,10 +65,10 @@ export function joinEntries(rounds: readonly StreamEntries[][]): StreamEntries[]
   return [...workspaces.values()].map((lists) => StreamEntries.joined(lists));
 }
 
-/** The entries of a round, by workspace. */
+/** Entries of a round, by workspace. */
 class Logs {
   readonly #lists = new Map<string, StreamEntries>();
-  /** Most rounds are of one workspace, or have the objects of each in a row. */
+  /** Cache of the last list: most rounds concern one workspace, or have the objects of each workspace in a row. */
   #last: StreamEntries | undefined;
 
   readonly streamed: ReadonlySet<string>;
@@ -77,7 +77,7 @@ class Logs {
     this.streamed = streamed;
   }
 
-  /** Undefined: it has no destination. */
+  /** Returns the list of a workspace; undefined without a stream destination. */
   of(workspaceId: string): StreamEntries | undefined {
     if (this.#last?.workspaceId === workspaceId) return this.#last;
     if (!this.streamed.has(workspaceId)) return undefined;
@@ -96,14 +96,14 @@ class Logs {
   }
 }
 
-/** Rows that have a place in the round, in the order of their places. */
+/** Rows that are ordered by their place in the round. */
 interface Source<Row> {
   rows: readonly Row[];
   placeOf(row: Row): number;
   put(row: Row, index: number): void;
 }
 
-/** Puts the rows of all sources in the order of their places; of two at one place that of the earlier source. */
+/** Merges the rows of all sources by place. At the same place, the row of the earlier source comes first. */
 // biome-ignore lint/suspicious/noExplicitAny: each source has rows of its own, which it alone looks at
 function inOrder(sources: Source<any>[]): void {
   const cursors = sources
@@ -153,7 +153,7 @@ function subscriptionsOf(
   };
 }
 
-/** As text: the custom ones were written for the store. */
+/** Returns the changed attributes as JSON text, reusing the text of the custom attributes that Postgres received. */
 function changesOf(profile: LoadedProfile): JsonText | undefined {
   const { unset } = profile.custom.written();
   const set = profile.custom.text();
@@ -170,7 +170,7 @@ const NO_MEMBERS = '{}';
 
 function standardOf(profile: LoadedProfile): string {
   if (!profile.changesColumns) return NO_MEMBERS;
-  // What is made of the number, and no attribute.
+  // `phone_valid` is derived from the number and is not an attribute.
   const { phone_valid: _, ...attributes } = profile.columns;
   return JSON.stringify(attributes);
 }

@@ -5,41 +5,41 @@ import type {
   UserSelector,
 } from '../../src/jobs/envelope.ts';
 
-/** A work item: one accepted object on its way into the store. */
+/** A work item: one accepted object that is being applied. */
 export interface WorkItem<Accepted extends AcceptedObject = AcceptedObject> extends Partial<Origin> {
   workspaceId: string;
   requestId: string;
   lane: number;
-  /** LANES; absent: one. */
+  /** Number of lanes (LANES); 1 by default. */
   lanes?: number;
-  /** Place in the batch; orders what the batch does to several profiles. */
+  /** Place in the batch; orders its changes to several profiles. */
   ordinal: number;
   object: Accepted;
 }
 
-/** Where an object came from; of one that came in no envelope both are absent. */
+/** Source of an object. A work item that did not come in an envelope lacks both fields. */
 export interface Origin {
-  /** Id of its envelope. */
+  /** Id of the object's envelope. */
   envelope: string;
-  /** Its place in that. */
+  /** Index of the object in the envelope. */
   place: number;
 }
 
-/** Reload: what has been folded is written, and the rest of the batch is loaded anew in the next round. */
+/** Requests a reload: the objects folded so far are written, and the others are loaded again in the next round. */
 export const RELOAD = Symbol('reload');
 
-/** Whether its object came in by /users/track; all others are identity operations or set subscription states. */
+/** Returns whether the object came from /users/track. All others are identity operations or set subscription states. */
 export function isTrack(item: WorkItem): item is WorkItem<TrackObject> {
   const { kind } = item.object;
   return kind === 'attributes' || kind === 'events' || kind === 'purchases';
 }
 
-/** Whether its object is an event or a purchase, as most are: it changes nobody's profile. */
+/** Returns whether the object is an event or a purchase, as most are: these do not change an existing profile. */
 export function isActivity({ object: { kind } }: WorkItem): boolean {
   return kind === 'events' || kind === 'purchases';
 }
 
-/** Whether its object sets a subscription or email state, and nothing else. */
+/** Returns whether the object only sets a subscription or email state. */
 export function isSubscription(item: WorkItem): item is WorkItem<SubscriptionObject> {
   const { kind } = item.object;
   return kind === 'group_state' || kind === 'email_change';
@@ -47,7 +47,7 @@ export function isSubscription(item: WorkItem): item is WorkItem<SubscriptionObj
 
 const NOBODY: readonly UserSelector[] = [];
 
-/** The users whom an object chooses by a selector. */
+/** Returns the selectors by which an object chooses users. */
 export function selectorsOf(object: WorkItem['object']): readonly UserSelector[] {
   if (object.kind === 'merge') return [object.merge, object.keep];
   return object.kind === 'identify' || object.kind === 'delete' ? [object.user] : NOBODY;

@@ -54,18 +54,18 @@ import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 
-/** A round that is on its way to the store. */
+/** A round whose statements have been sent to Postgres. */
 export interface SentRound {
-  /** Ids of its events and of its purchases; undefined: there are none. */
+  /** Ids of its events and of its purchases; undefined if the round has no events or no purchases. */
   events: ActivityIds | undefined;
   purchases: ActivityIds | undefined;
-  /** Resolves when all is stored, with the states that have changed. */
+  /** Resolves with the changed subscription states when all statements have succeeded. */
   stored: Promise<RecordedState[]>;
 }
 
 /**
- * Writes a folded round: a fixed number of statements, whatever the number of objects, and those of its identity
- * objects.
+ * Writes a folded round. The number of statements is fixed and does not depend on the number of objects; identity
+ * operations add theirs.
  *
  * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
  */
@@ -90,7 +90,7 @@ export function writeChanges(tx: Connection, changes: Changes, now: string): Sen
   const droppedGroupStates = states.groupStates('dropped');
   const isApart = liesApart(tx);
   const sent = sendNamed(tx, {
-    // Before the round's own marks.
+    // Before the spam marks that the round itself sets.
     clearedSpam: () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
     events: () => sendRows(tx, isApart ? recordEventsApart : recordEvents, { rows: changes.events, now }),
     purchases: () =>
@@ -107,7 +107,7 @@ export function writeChanges(tx: Connection, changes: Changes, now: string): Sen
     takenGroupStates: () => takenGroupStates.length > 0 && takeSubscriptionStates(tx, takenGroupStates, now),
     droppedGroupStates: () => droppedGroupStates.length > 0 && dropSubscriptionStates(tx, droppedGroupStates),
     bounces: () => bounces.length > 0 && setHardBounces(tx, bounces, now),
-    // Behind the states, whose rows it needs locked.
+    // After the states, because it needs their rows to be locked.
     stateChanges: () => states.changes.length > 0 && recordStateChanges(tx, states.changes, now),
     refused: () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
     identity: () => writeIdentity(tx, changes.identity, now),
@@ -121,12 +121,12 @@ export function writeChanges(tx: Connection, changes: Changes, now: string): Sen
 
 /** Events or purchases that were sent. */
 interface SentRows {
-  /** Absent: they could not be sent, and `stored` says why. */
+  /** Absent if they could not be sent; `stored` then rejects with the reason. */
   ids?: ActivityIds;
   stored: Promise<unknown>;
 }
 
-/** Sends events or purchases, if there are some. */
+/** Sends the events or the purchases of a round; returns undefined without any. */
 function sendRows<Row>(
   tx: Connection,
   record: (tx: Connection, rows: Row[], now: string) => Recorded,
@@ -137,12 +137,12 @@ function sendRows<Row>(
     const recorded = record(tx, rows, now);
     return { ids: recorded, stored: recorded.stored };
   } catch (error) {
-    // It is one of the answers: thrown from here, it would leave those of what has been sent to nobody.
+    // Thrown from here, the error would leave the replies of the statements already sent unhandled.
     return { stored: Promise.reject(error) };
   }
 }
 
-/** Waits for all answers. @returns the states that have changed */
+/** Waits for all replies. @returns the changed subscription states */
 async function statesStored(
   answers: { stateChanges: false | Promise<RecordedState[]> } & Record<string, unknown>,
 ): Promise<RecordedState[]> {
@@ -161,7 +161,7 @@ function toNewProfile(profile: LoadedProfile): NewProfile {
   };
 }
 
-/** Rows of one shape are written faster: those of custom attributes alone have columns too, which are not read. */
+/** Creates an update row. Rows of one shape are written faster, so all have `columns`, even if only `set` is read. */
 function toUpdate(profile: LoadedProfile): ProfileUpdate {
   return {
     workspaceId: profile.workspaceId,
@@ -174,14 +174,14 @@ function toUpdate(profile: LoadedProfile): ProfileUpdate {
 }
 
 /**
- * Writes the identity operations of a round, behind everything else that was folded in it. The statements hold
- * each other up only by their order: none needs the answer of another.
+ * Writes the identity operations of a round, after everything else that was folded in it. The statements are sent in
+ * order without waiting for each other's replies.
  *
  * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
  */
 export async function writeIdentity(tx: Connection, changes: IdentityChanges, now: string): Promise<void> {
   const { renamedAliases, externalIds, deprecated, undeprecated, merges, deletes, outcomes } = changes;
-  // Only where it has to be waited for: the statements leave together.
+  // Awaited only if it is needed, because otherwise all statements are sent together.
   const places = merges.length + deletes.length > 0 ? readPlaces(tx) : undefined;
   if (places) await places;
   await sendTogether(tx, [

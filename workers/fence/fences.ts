@@ -29,7 +29,7 @@ const WARN_MS = 30_000;
 
 /**
  * Creates the barrier of one fence: which lanes have arrived, as far as this process knows, and whether the fence has
- * been passed. Both facts are permanent: a lane arrives at a fence when all earlier jobs of that lane have taken effect.
+ * been passed. Both facts are permanent: a lane arrives at a fence when all its earlier jobs have taken effect.
  */
 function createBarrier() {
   const arrived = new Set<number>();
@@ -155,9 +155,9 @@ export interface FencesOptions {
  * fence; the others wait until it has been applied. Lanes of one process meet at a barrier in its memory. Lanes of
  * several processes meet through rows in Postgres; notifications make this fast.
  *
- * Correctness rests on two permanent facts. First, when a lane has arrived at a fence, all earlier jobs of the lane have
- * taken effect: the lane has one active job at a time, and the fence follows all earlier ones. A later worker of the
- * lane finds the fence again, not the jobs before it. Second, a fence with a ledger row has been passed. Therefore:
+ * Correctness rests on two permanent facts. First, when a lane has arrived at a fence, all earlier jobs of the lane
+ * have taken effect: the lane has one active job at a time and reaches the fence last. A later worker of the lane finds
+ * the fence again, not the jobs before it. Second, a fence with a ledger row has been passed. Therefore:
  * - If a worker dies at a fence, another worker gets its job and arrives at the fence again. The arrival that the dead
  *   worker announced was true and stays true.
  * - If a worker dies after it has applied a fence but before it has announced that, waiting lanes find the ledger row.

@@ -24,7 +24,7 @@ import { Accounts, BYTES_PER_UNIT, SLICE_MS } from './accounts.ts';
 import { type Batch, nextBatch, type WaitingEnvelope } from './next-batch.ts';
 import { type Slot, Slots } from './slots.ts';
 
-/** Target size of a transaction in objects and in bytes of JSON text. A larger one would only increase waiting times. */
+/** Target size of a transaction in objects and in bytes of JSON text. Larger ones would only increase waiting times. */
 export const ENOUGH_OBJECTS = 4000;
 export const ENOUGH_BYTES = 4_194_304;
 
