@@ -104,7 +104,7 @@ function addressSubject(workspaceId: string, address: Address): Subject {
     : { workspaceId, kind: 'phone', name: address.phone };
 }
 
-/** Returns the owner of a profile's state for a channel: its address, or the profile itself if it has none. */
+/** Returns the owner of a profile's state for a channel: its address, or the profile itself without one. */
 export function subjectOf(profile: LoadedProfile, channel: Group['channel']): Subject {
   const { workspaceId, email } = profile;
   if (channel !== 'email') return phoneSubject(profile, profile);
@@ -112,8 +112,8 @@ export function subjectOf(profile: LoadedProfile, channel: Group['channel']): Su
 }
 
 /**
- * Returns whether a change would add or remove an address that must keep its holders until the round is written. Such an
- * address is pinned, or belongs to a user that an identity operation of the round merges or deletes.
+ * Returns whether a change would add or remove an address that must keep its holders until the round is written. Such
+ * an address is pinned, or belongs to a user that an identity operation of the round merges or deletes.
  */
 export function meetsSealed(
   { workspaceId, profile }: { workspaceId: string; profile: Addressed | undefined },
@@ -165,7 +165,8 @@ export function canMove(profile: LoadedProfile, standard: StandardAttributes, { 
 
 /**
  * Sets the phone number and moves the SMS and WhatsApp states of the user to it. A number that already has a state
- * keeps it. Without a valid number, the states become the profile's own, and replace its states from before it had one.
+ * keeps that state. Without a valid number, the states become the profile's own, and replace its states from before it
+ * had a number.
  */
 export function movePhone(
   profile: LoadedProfile,
