@@ -17,7 +17,7 @@ const whole = {
 };
 const seen = (change: Partial<AcceptedEvent>): AcceptedEvent => ({ ...event('ada', 'seen'), ...change });
 
-/** What one transaction adds that applies the objects of several lanes and workspaces together. */
+/** Returns the rows added by one transaction that applies the objects of several lanes and workspaces together. */
 async function counted(given: { workspace?: string; lane?: number; objects: AcceptedObject[] }[]) {
   const workspaces = new Map<string, { id: string }>();
   const deliveries = [];
@@ -39,7 +39,7 @@ async function counted(given: { workspace?: string; lane?: number; objects: Acce
   return rows.map(({ workspace_id, ...row }) => ({ workspace: names.get(workspace_id), ...row }));
 }
 
-test('an event counts to its hour in UTC, also at a time that a person has mended or another release has written', async () => {
+test('an event counts in its UTC hour, even if its time was fixed by hand or by another release', async () => {
   const times = [
     '2026-01-31T12:59:59.999Z',
     '2026-01-31T12:00:00.000Z',
@@ -58,7 +58,7 @@ test('an event counts to its hour in UTC, also at a time that a person has mende
   ]);
 });
 
-test('workspaces, lanes and apps are counted apart, and every app with all of them', async () => {
+test('events are counted per workspace, lane and app, and also for all apps together', async () => {
   const rows = await counted([
     { objects: [seen({ app_id: 'ios' }), seen({ app_id: 'x'.repeat(256) }), seen({ app_id: '' }), seen({})] },
     { lane: 1, objects: [seen({ app_id: 'ios' })] },
@@ -73,7 +73,7 @@ test('workspaces, lanes and apps are counted apart, and every app with all of th
   ]);
 });
 
-test('purchases are counted by product and all together, items and money of each currency, exactly', async () => {
+test('purchases are summed exactly per product and in total, by currency', async () => {
   const bought = (product: string, price: number, more: object = {}) => ({
     ...purchase('ada'),
     ...{

@@ -8,12 +8,12 @@ import { applyTogether, HOLDS_ONE } from '../../workers/batch/run-batch.ts';
 import { applyBisecting, type Suspicion } from '../../workers/batch/settle-alone.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 
-/** Applies a batch whole, and by bisection when the store refuses something of it: what a scheduler comes to in the end. */
+/** Applies a whole batch, by bisection if Postgres refuses an object. A scheduler reaches the same result. */
 export function applyBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
   return applyPart(pool, deliveries, { log, part: WHOLE });
 }
 
-/** The same with a part of the batch. */
+/** Applies a part of a batch in the same way. */
 export async function applyPart(
   pool: Pool,
   deliveries: Delivery[],
@@ -30,7 +30,7 @@ export async function applyPart(
   }
 }
 
-/** Of objects of which nothing is known but that they fail. */
+/** Returns the suspicion for objects that have failed once, without further knowledge. */
 function noSuspicion(): Suspicion {
   return {
     poison: new Map(),
@@ -40,7 +40,7 @@ function noSuspicion(): Suspicion {
   };
 }
 
-/** Applies all of them in an open transaction, in as many rounds as they need. */
+/** Applies all objects in an open transaction, in as many rounds as they need. */
 export function applyObjects(tx: Connection, items: WorkItem[], now: string): Promise<Applied> {
   return applySome(tx, items, { now, until: Number.POSITIVE_INFINITY, poison: new Map() });
 }

@@ -24,7 +24,7 @@ const watched = (objects: AcceptedObject[]): Delivery => ({
   isWatched: true,
 });
 
-/** A worker process that ended while it applied an envelope, or one object of it alone. */
+/** Simulates a worker process that died while it applied an envelope, or one of its objects alone. */
 async function endedDuring(delivery: Delivery, place?: number): Promise<void> {
   const attempts = new Attempts({ pool, log: silent });
   await attempts.begin([delivery]);
@@ -60,7 +60,7 @@ async function outcomesOf({ envelope }: Delivery) {
 
 const rows = async () => (await pool.query('select from job_attempts')).rowCount;
 
-test('attempts are counted by id, without those of the counting process', async () => {
+test('attempts of other processes are counted by id', async () => {
   const [one, two, three] = [newId(), newId(), newId()];
   const [self, other] = [newId(), newId()];
   const work = (ids: string[]) => ({ kind: 'object', ids }) as const;
@@ -75,7 +75,7 @@ test('attempts are counted by id, without those of the counting process', async 
   expect(await rows()).toBe(0);
 });
 
-test('an object during which two processes ended becomes a dead letter, and its neighbours take effect', async () => {
+test('an object that ended two processes becomes a dead letter, and its neighbours take effect', async () => {
   const delivery = watched([event('ada'), event('ada'), event('bob')]);
   await endedDuring(delivery);
   await endedDuring(delivery, 1);
@@ -90,23 +90,23 @@ test('an object during which two processes ended becomes a dead letter, and its 
   await waitUntil(async () => (await rows()) === 0, { what: 'no attempt that is left' });
 });
 
-test('objects during which one process ended take effect, each in a transaction of its own', async () => {
+test('objects that ended one process take effect, each in its own transaction', async () => {
   const delivery = watched([event('ada'), event('bob')]);
   for (const place of [undefined, undefined, 0, 1]) await endedDuring(delivery, place);
   expect(await applied(delivery)).toEqual({ setAside: 0, transactions: 2 });
   expect(await outcomesOf(delivery)).toEqual({ events: 2, letters: [] });
 });
 
-test('a watched envelope during which no process ended is applied as a whole', async () => {
+test('a watched envelope that ended no process is applied as a whole', async () => {
   const [delivery, suspect] = [watched([event('ada'), event('bob')]), watched([event('cay'), event('dan')])];
   expect(await applied(delivery)).toEqual({ setAside: 0, transactions: 1 });
   await endedDuring(suspect);
-  // One transaction for the other envelope, and one for each object of the suspect.
+  // One transaction for the other envelope, and one per object of the suspect.
   const beside = watched([event('eve'), event('fay')]);
   expect(await applied(suspect, beside)).toEqual({ setAside: 0, transactions: 3 });
 });
 
-test('attempts at an envelope that is not watched are neither recorded nor read', async () => {
+test('attempts at an unwatched envelope are not recorded or read', async () => {
   const delivery = deliver(workspace, [event('ada'), event('bob')]);
   await endedDuring({ ...delivery, isWatched: true });
   expect(await applied(delivery)).toEqual({ setAside: 0, transactions: 1 });
@@ -126,7 +126,7 @@ test('an attempt that fails while its process lives is not counted', async () =>
   expect(await rows()).toBe(0);
 });
 
-test('one object at a time is applied alone in a process', async () => {
+test('a process applies suspected objects alone, one at a time', async () => {
   const attempts = new Attempts({ pool, log: silent });
   const events: string[] = [];
   let finish = () => {};

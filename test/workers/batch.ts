@@ -23,21 +23,21 @@ export { makeTriggers };
 
 export const silent = createLog('test', 'silent');
 
-/** A database with one workspace. */
+/** Creates a database with one workspace. */
 export async function createStore() {
   const { url } = await createDatabase();
   const pool = openPool(url);
   return { url, pool, workspace: await createWorkspace(pool) };
 }
 
-/** As those of the processes are. */
+/** Opens a pool with the same options as the processes. */
 export function openPool(connectionString: string): pg.Pool {
   return openStore(connectionString, 8);
 }
 
-/** When the one transaction began that waits for a lock: a later try of the same has another time. Undefined: none does. */
+/** Returns the start time of the transaction that waits for a lock; a retry has a later time. Undefined without one. */
 export async function waitingSince(pool: pg.Pool): Promise<string | undefined> {
-  // On whichever node the row lies that is waited for.
+  // The locked row can be on any node.
   const [waiting] = await askEverywhere<{ began: string }>(
     pool.options.connectionString!,
     `select xact_start::text as began from pg_stat_activity
@@ -47,10 +47,10 @@ export async function waitingSince(pool: pg.Pool): Promise<string | undefined> {
 }
 
 /**
- * Locks users as another transaction would.
+ * Locks users in a separate transaction.
  *
- * @param which rows of profiles, as a condition
- * @returns lets go of them; the end of the test does so as well
+ * @param which SQL condition for rows of `profiles`
+ * @returns a function that releases the locks; the end of the test releases them too
  */
 export async function lockUsers(
   pool: pg.Pool,
@@ -71,7 +71,7 @@ export async function lockUsers(
   return release;
 }
 
-/** In this test a batch waits for a lock as long as it takes: who comes past it meanwhile is no matter of the machine's pace. */
+/** Raises the batch timeouts for this test, so that its result does not depend on the speed of the machine. */
 export function waitForLocks(): void {
   for (const limits of [LIMITS, SHARED_LIMITS]) {
     const before = { ...limits };
@@ -80,16 +80,16 @@ export function waitForLocks(): void {
   }
 }
 
-/** An envelope with these objects in one request, as a lane delivers it. */
+/** Creates an envelope with these objects in one request, as a lane delivers it. */
 export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedObject[], lane = 0): Delivery {
   const request = { request_id: uuidv7(), workspace_id: workspace.id, accepted_at: new Date().toISOString() };
   return { id: uuidv7(), lane, envelope: { requests: [request], objects } };
 }
 
 /**
- * Applies envelopes in as many parts as they have rounds, each time as if all of them were delivered anew.
+ * Applies envelopes in as many parts as they have rounds, as if all of them were redelivered for each part.
  *
- * @returns how many parts it took
+ * @returns the number of parts
  */
 export async function applyInParts(pool: pg.Pool, deliveries: Delivery[]): Promise<number> {
   const given = { log: silent, part: { milliseconds: 0 } };
@@ -123,17 +123,17 @@ export function attributes(
   return { ...base(), kind: 'attributes', identifier: named(identifier), ...change };
 }
 
-/** Adds 1 to the attribute `points`. */
+/** Returns an object that adds 1 to the attribute `points`. */
 export function point(identifier: Identifier | string): AcceptedAttributes {
   return attributes(identifier, { change: { points: { inc: 1 } } });
 }
 
-/** A text is an external id. */
+/** Returns the identifier; a string is an external id. */
 function named(identifier: Identifier | string): Identifier {
   return typeof identifier === 'string' ? { external_id: identifier } : identifier;
 }
 
-/** Makes the store refuse every event of this name. */
+/** Makes Postgres refuse every event of this name. */
 export async function refuseEvents(pool: pg.Pool, name: string): Promise<void> {
   await makeTriggers(pool, [
     `create or replace function refuse() returns trigger language plpgsql as $$
@@ -145,7 +145,7 @@ export async function refuseEvents(pool: pg.Pool, name: string): Promise<void> {
   ]);
 }
 
-/** Rows of the store that belong to the workspace, in short: users, points, events, counted events, usage. */
+/** Returns totals of a workspace: users, points, events, counted events and usage. */
 export async function readSums(pool: pg.Pool, { id }: Pick<TestWorkspace, 'id'>) {
   const { rows } = await pool.query(
     `select

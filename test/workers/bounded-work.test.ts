@@ -14,12 +14,12 @@ import { applyBatch } from './apply-batch.ts';
 import { attributes, createStore, deliver, event, readDeadLetters, readSums, silent } from './batch.ts';
 
 /**
- * Milliseconds of a processor that the worker may need meanwhile. The clock on the wall says what else a busy machine
- * does; without bounds each of these took a processor for ten seconds and more.
+ * Maximum processor milliseconds of the worker. Wall-clock time would include other load on a busy machine. Without
+ * bounds, each of these cases took 10 s of processor time or more.
  */
 const DEADLINE = 3000;
 
-/** As long as a file may take on a busy machine to fill what is then attacked. */
+/** Maximum milliseconds, on a busy machine, to create the data that a test then attacks. */
 const FILLING = 240_000;
 
 let database: Database;
@@ -30,7 +30,7 @@ beforeAll(async () => {
   const scene = await createStore();
   await scene.pool.end();
   workspace = scene.workspace;
-  // As a worker opens it: plans that are made while a table is small go by its keys all the same.
+  // Opened like in a worker, so that plans use indexes even while a table is small.
   database = openDatabase(scene.url, 5, { session: { ...everyStatementByIndex } });
   pool = database.pool;
   neighbour = await createWorkspace(pool, crypto.randomUUID());
@@ -40,7 +40,8 @@ afterAll(() => database.stop());
 const range = (length: number) => Array.from({ length }, (_, index) => index);
 
 /**
- * Milliseconds of work until a neighbour's event is readable that was accepted behind these objects, in the same lane.
+ * Returns the processor milliseconds until a neighbour's event is readable that was accepted after these objects, in
+ * the same lane.
  */
 async function neighbourWaits(objects: AcceptedObject[]): Promise<number> {
   const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });
@@ -65,11 +66,11 @@ async function readCustom(externalId: string): Promise<Record<string, Json>> {
   return rows[0]?.custom;
 }
 
-describe('G8: a neighbour behind it waits for a moment', () => {
+describe('G8: the next workspace in the lane waits for less than 3 s of processor time', () => {
   const lists = range(5).map((index) => `list${index}`);
 
   test(
-    'objects that look for a hundred elements each in five long arrays',
+    'after objects that each search five long arrays for 100 elements',
     async () => {
       const empty = range(6000).map(() => ({}));
       await store([attributes('arrays', { set: Object.fromEntries(lists.map((name) => [name, empty])) })]);
@@ -84,7 +85,7 @@ describe('G8: a neighbour behind it waits for a moment', () => {
   );
 
   test(
-    'objects that update whatever they find in long arrays: too much of it is refused',
+    'after objects that update too many elements of long arrays, which are refused',
     async () => {
       const ones = range(1400).map(() => ({ a: 1 }));
       await store([attributes('updates', { set: Object.fromEntries(lists.map((name) => [name, ones])) })]);
@@ -102,7 +103,7 @@ describe('G8: a neighbour behind it waits for a moment', () => {
   );
 
   test(
-    'objects that merge one key each into large objects',
+    'after objects that each merge one key into a large attribute',
     async () => {
       const names = range(14).map((index) => `object${index}`);
       const large = Object.fromEntries(range(9000).map((index) => [`k${index}`, 1]));
@@ -128,7 +129,7 @@ describe('G8: a neighbour behind it waits for a moment', () => {
     ['as many as an address may have', MAX_HOLDERS - 10],
     ['more than it may have', 9990],
   ])(
-    'merges by an address with very many holders: %s',
+    'after merges by an address with very many holders: %s',
     async (_, holders) => {
       const email = `many-${holders}@example.com`;
       for (let start = 0; start < holders; start += 1000) {
@@ -153,7 +154,7 @@ describe('G8: a neighbour behind it waits for a moment', () => {
   );
 });
 
-test('G8: a user who has five hundred aliases gets no other: a dead letter says so', async () => {
+test('G8: an alias for a user with 500 aliases becomes a dead letter that names the limit', async () => {
   await store([event('named', 'first')]);
   await pool.query(
     `insert into user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)
@@ -170,13 +171,13 @@ test('G8: a user who has five hundred aliases gets no other: a dead letter says 
   expect(letters).toMatchObject([{ id: given[1]!.id, reason: expect.stringContaining('500 aliases') }]);
 });
 
-test('G8: a user whose custom attributes would take too much keeps those that are there', async () => {
+test('G8: a user keeps its custom attributes when an object would make them too large', async () => {
   const text = 'x'.repeat(240);
   const names = (from: number) => range(500).map((index) => [`name${from + index}`, text]);
   const sent = [0, 500, 1000].map((from) => attributes('full', { set: Object.fromEntries(names(from)) }));
   const shrinking = attributes('full', { set: { name0: null, name1: 'short' } });
   const same = attributes('full', { set: { name2: text.toUpperCase() } });
-  // In one batch, and each for itself.
+  // In one batch, and in a batch for each object.
   await applyBatch(pool, [deliver(workspace, [...sent, shrinking, same])], silent);
   const again = sent.map(({ set }) => attributes('full-again', { set: set! }));
   await store([

@@ -1,16 +1,16 @@
 import { createServer, connect as dial, type Socket } from 'node:net';
 import { leaveBehind } from '../setup/left-behind.ts';
 
-/** When the connection is cut: before Postgres hears of COMMIT, or after it has answered. */
+/** When the connection is cut: before Postgres receives COMMIT, or after it has replied. */
 export type Cut = 'before' | 'after';
 
-/** How the simple protocol writes our COMMIT, and how Postgres answers it. */
+/** COMMIT in the simple query protocol, and the reply of Postgres. */
 const COMMIT = Buffer.from('commit\0');
 const COMMITTED = Buffer.from('COMMIT\0');
 
 /**
- * A TCP proxy in front of Postgres that can cut the connection on which the next COMMIT is sent, so that
- * whoever sent it does not learn what became of it.
+ * Starts a TCP proxy for Postgres that can cut the connection on which the next COMMIT is sent, so that the client does
+ * not learn its result.
  */
 export async function startCommitCutter(databaseUrl: string) {
   const target = new URL(databaseUrl);
@@ -36,7 +36,7 @@ export async function startCommitCutter(databaseUrl: string) {
       if (!postgres.destroyed) postgres.write(chunk);
     });
     postgres.on('data', (chunk) => {
-      // Answers to the statements before COMMIT may come first.
+      // Replies to the statements before COMMIT can come first.
       if (cutOnAnswer && chunk.includes(COMMITTED)) cut(client, postgres);
       else client.write(chunk);
     });
@@ -50,7 +50,7 @@ export async function startCommitCutter(databaseUrl: string) {
   const proxied = new URL(databaseUrl);
   proxied.port = String((server.address() as { port: number }).port);
   return {
-    /** The database behind the proxy. */
+    /** URL of the database through the proxy. */
     url: proxied.href,
     arm(when: Cut) {
       armed = when;

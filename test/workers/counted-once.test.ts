@@ -15,20 +15,20 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** What the counters say: objects that took effect, attempts that did not, data points. */
+/** Returns the counters: objects that took effect, failed attempts, data points. */
 async function counters() {
   const { objects, deadLetters } = await readTotals(pool);
   const { usage } = await readSums(pool, workspace);
   return { objects, deadLetters, usage };
 }
 
-/** Another envelope with the same object, as a replay of its dead letter makes it. */
+/** Returns a new envelope with the same object, as a replay of its dead letter creates it. */
 function replayOf({ envelope: { requests, objects } }: Delivery, index: number): Delivery {
   const object = { ...objects[index]!, request: 0 };
   return { id: uuidv7(), lane: 0, envelope: { requests, objects: [object], replay: true } };
 }
 
-test('a dead letter is not counted as applied, and each object is one data point however often it is tried', async () => {
+test('a dead letter does not count as applied, and a retried object is one data point', async () => {
   const delivery = deliver(workspace, [point('ann'), event('ann'), event('ann', 'poison')]);
   await applyBatch(pool, [delivery], silent);
   expect(await counters()).toEqual({ objects: 2, deadLetters: 1, usage: 2 });

@@ -12,7 +12,7 @@ import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
 
-/** Distinct event names, and distinct products, that a user may have. */
+/** Maximum number of distinct event names, and of distinct products, of a user. */
 const LIMIT = 20_000;
 
 const log = createLog('test', 'silent');
@@ -36,7 +36,7 @@ function purchase(user: Identifier, product_id: string, currency: string): Accep
   return { kind: 'purchases', ...base(user), product_id, currency, price: 1, quantity: 1, time };
 }
 
-/** As a worker applies them, 5000 at a time. */
+/** Applies objects in batches of 5,000. */
 async function apply(objects: AcceptedObject[], { id }: TestWorkspace = shop): Promise<void> {
   const requests = [{ request_id: 'request', workspace_id: id, accepted_at: time }];
   for (let start = 0; start < objects.length; start += 5000) {
@@ -46,7 +46,7 @@ async function apply(objects: AcceptedObject[], { id }: TestWorkspace = shop): P
   }
 }
 
-/** As many objects as asked for, each with another text. */
+/** Creates objects, each with a different text. */
 function many(count: number, toObject: (text: string) => AcceptedObject): AcceptedObject[] {
   return Array.from({ length: count }, (_, number) => toObject(`text ${number}`));
 }
@@ -55,7 +55,7 @@ async function rows(statement: string, values: unknown[] = []) {
   return (await database.pool.query(statement, values)).rows;
 }
 
-/** Reasons by external id, as an edge learns of them and as they stand in the store. */
+/** Returns the blocking reasons by external id, after checking that web and Postgres agree. */
 async function blockedIn({ id, key }: TestWorkspace): Promise<Record<string, string>> {
   const stored = await rows(
     'select external_id, reason from blocked_external_ids where workspace_id = $1 and unblocked_at is null',
@@ -66,8 +66,8 @@ async function blockedIn({ id, key }: TestWorkspace): Promise<Record<string, str
   return Object.fromEntries(stored.map(({ external_id, reason }) => [external_id, reason]));
 }
 
-describe('a user is blocked', () => {
-  test('with more than 20,000 distinct event names, however often each came', async () => {
+describe('blocking a dummy user', () => {
+  test('a user with more than 20,000 distinct event names is blocked, regardless of their counts', async () => {
     const user = { external_id: 'eventful' };
     await apply(many(LIMIT, (name) => event(user, name)));
     await apply([event(user, 'text 0'), event(user, 'text 1')]);
@@ -79,7 +79,7 @@ describe('a user is blocked', () => {
     expect(await blockedIn(shop)).toEqual({ eventful: 'more than 20000 distinct event names' });
   });
 
-  test('with more than 20,000 distinct products, in however many currencies each was bought', async () => {
+  test('a user with more than 20,000 distinct products is blocked, regardless of currencies', async () => {
     const user = { external_id: 'buyer' };
     await apply(many(LIMIT, (product) => purchase(user, product, 'EUR')));
     await apply(many(5000, (product) => purchase(user, product, 'USD')));
@@ -91,7 +91,7 @@ describe('a user is blocked', () => {
     expect(await blockedIn(shop)).toMatchObject({ buyer: 'more than 20000 distinct products' });
   });
 
-  test('and what is stored of the user stays', async () => {
+  test('the stored events of a blocked user are kept', async () => {
     const [stored] = await rows(
       `select count(*) as events from events
        join profiles on profiles.workspace_id = events.workspace_id and profiles.id = events.profile_id
@@ -100,27 +100,27 @@ describe('a user is blocked', () => {
     expect(stored).toEqual({ events: LIMIT + 3 });
   });
 
-  test('and what was accepted before is applied', async () => {
+  test('an event that was accepted before the user was blocked is applied', async () => {
     await apply([event({ external_id: 'eventful' }, 'late')]);
     expect(await rows("select from event_summaries where name = 'late'")).toHaveLength(1);
   });
 });
 
-describe('a look for dummy users', () => {
-  test('repeated, or by several workers at once, changes nothing', async () => {
+describe('the search for dummy users', () => {
+  test('changes no row when it is repeated or runs in several workers at once', async () => {
     const all = () => rows('select * from blocked_external_ids order by external_id');
     const before = await all();
     await Promise.all([1, 2, 3].map(() => blockDummyUsers(database.pool, log)));
     expect(await all()).toEqual(before);
   });
 
-  test('leaves alone whom a person has unblocked', async () => {
+  test('does not block a user again that an operator has unblocked', async () => {
     await rows("update blocked_external_ids set unblocked_at = now() where external_id = 'eventful'");
     await blockDummyUsers(database.pool, log);
     expect(await blockedIn(shop)).not.toHaveProperty('eventful');
   });
 
-  test('passes over a profile without an external id', async () => {
+  test('ignores a profile without an external id', async () => {
     const blockedBefore = await blockedIn(shop);
     await makeCrowded(shop, null);
     await blockDummyUsers(database.pool, log);
@@ -138,7 +138,7 @@ describe('a look for dummy users', () => {
     expect((await blockedIn(shop)).both).toBe('more than 20000 distinct event names and products');
   });
 
-  test('blocks no more than 10,000 external ids of a workspace, and those of others as before', async () => {
+  test('blocks at most 10,000 external ids per workspace and continues with other workspaces', async () => {
     const full = await createWorkspace(database.pool, 'full');
     const other = await createWorkspace(database.pool, 'other');
     await rows(
@@ -157,7 +157,7 @@ describe('a look for dummy users', () => {
   });
 
   test.skipIf(isAboutOnePostgres('the nodes count for themselves how they were read'))(
-    'reads the samples of the summaries, none of the tables',
+    'reads only the sample indexes of the summaries',
     async () => {
       const single = openDatabase((await createDatabase()).url, 1);
       const scans = async () => {
@@ -191,7 +191,7 @@ describe('a look for dummy users', () => {
   );
 });
 
-/** A profile with one event name too many, past the lanes; its id. */
+/** Creates a profile with one event name too many, bypassing the lanes. @returns its id */
 async function makeCrowded({ id: workspaceId }: TestWorkspace, externalId: string | null): Promise<string> {
   const id = uuidv7();
   await rows(

@@ -4,10 +4,10 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { event } from './batch.ts';
 import { createFenceScene, type FenceScene } from './fence-scene.ts';
 
-/** Enough for many transactions, each of which takes some along. */
+/** Number of envelopes: enough for many transactions that each apply several of them. */
 const ENVELOPES = 300;
 
-/** As on a busy server: a row is found, and is deleted a while later. And what is handed out is written down. */
+/** Delays deletes as on a busy server, between finding and deleting the row, and records the leased jobs. */
 const slowDeletes = `
 create table handed_out (id text);
 create function linger() returns trigger language plpgsql as $$
@@ -35,7 +35,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.stop());
 
-test('what took effect early has left the lane before the lane hands out another job', async () => {
+test('jobs that took effect early are removed before the lane leases another job', async () => {
   const warnings: unknown[] = [];
   const log = createLog('test', 'silent');
   log.warn = (...line: unknown[]) => void warnings.push(line);
@@ -55,8 +55,8 @@ test('what took effect early has left the lane before the lane hands out another
   const { applied, transactions, handed_out } = rows[0];
   expect(applied).toBe(ENVELOPES);
   expect(transactions).toBeLessThan(ENVELOPES / 2);
-  // Nothing was handed out that had been applied already, and was then deleted in somebody's hands. On a busy machine what
-  // was handed out once may take several transactions.
+  // No job was leased after it had been applied, only to be deleted while active. On a busy machine, one lease can
+  // cover several transactions.
   expect(handed_out).toBeLessThanOrEqual(transactions);
   expect(warnings).toEqual([]);
 });

@@ -21,7 +21,7 @@ async function customOf(externalId: string) {
   return rows[0]?.custom;
 }
 
-test('G4: an increment beyond 2^53 - 1 becomes a dead letter, and the other objects of the user apply', async () => {
+test('G4: an increment beyond 2^53 - 1 becomes a dead letter, and the other objects apply', async () => {
   const points = (inc: number) => ({ change: { points: { inc } } });
   const beyond = attributes('ada', { ...points(2), set: { plan: 'pro' } });
   const stranger = attributes('bob', {
@@ -60,7 +60,7 @@ test('a user whose first increment is refused is not created', async () => {
   expect(await customOf('eve')).toBeUndefined();
 });
 
-test('sums of purchases beyond 2^53 are exact in the store', async () => {
+test('sums of purchases beyond 2^53 are exact in Postgres', async () => {
   const buy = (price: number) => ({ ...purchase('rich'), product_id: 'island', price, quantity: 100 });
   await applyBatch(pool, [deliver(workspace, [buy(MOST), buy(0.01)])], silent);
   await applyBatch(pool, [deliver(workspace, [buy(0.01)])], silent);

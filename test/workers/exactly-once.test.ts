@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** A workspace of its own, and an envelope with an event and a point for each of three users. */
+/** Creates a workspace, and an envelope with an event and a point for each of three users. */
 async function scene(): Promise<{ workspace: TestWorkspace; delivery: Delivery }> {
   const workspace = await createWorkspace(pool, crypto.randomUUID());
   const users = ['ann', 'bob', 'eve'];
@@ -29,7 +29,7 @@ async function scene(): Promise<{ workspace: TestWorkspace; delivery: Delivery }
 }
 const once = { users: 3, points: 3, events: 3, counted: 3, usage: 6 };
 
-/** On a Citus a process makes the place of a workspace in a transaction of its own, once: that one is not meant to be cut. */
+/** On Citus, a process creates the place of a workspace in a separate transaction. This runs it in advance, uncut. */
 async function comeBefore(to: pg.Pool, workspace: TestWorkspace): Promise<void> {
   const delivery = deliver(workspace, [event('ann')]);
   await to.query('insert into ledger (workspace_id, envelope_id) values ($1, $2)', [
@@ -55,7 +55,7 @@ test('G2: an envelope that is delivered three times at once has one effect', asy
   }
 });
 
-test('G2: beside an envelope that was applied before, a new one of the same batch takes effect', async () => {
+test('G2: a new envelope takes effect in a batch with an already applied envelope', async () => {
   const { workspace, delivery } = await scene();
   await applyBatch(pool, [delivery], silent);
   const fresh = deliver(workspace, [point('ann')], 1);
@@ -63,7 +63,7 @@ test('G2: beside an envelope that was applied before, a new one of the same batc
   expect(await readSums(pool, workspace)).toEqual({ ...once, points: 4, usage: 7 });
 });
 
-test('G2: a job that somebody added by hand, with an id of any form, has one effect', async () => {
+test('G2: a job that was added by hand with an arbitrary id has one effect', async () => {
   const { workspace, delivery } = await scene();
   const keys = ['17', 'by hand', '17'].map(ledgerKey);
   expect(keys[0]).toBe(keys[2]);
@@ -73,7 +73,7 @@ test('G2: a job that somebody added by hand, with an id of any form, has one eff
   expect(await readSums(pool, workspace)).toEqual(once);
 });
 
-test('G2: an event that is stored already is not counted again: it ends as a dead letter, and the rest is applied', async () => {
+test('G2: an event that is already stored becomes a dead letter, and the other objects apply', async () => {
   const { workspace, delivery } = await scene();
   await applyBatch(pool, [delivery], silent);
   const stored = delivery.envelope.objects.find(({ kind }) => kind === 'events')!;
@@ -83,13 +83,13 @@ test('G2: an event that is stored already is not counted again: it ends as a dea
 });
 
 describe('the connection is cut around COMMIT', () => {
-  /** test/faults/cut-commits.test.ts has more of them, and in batches of several envelopes. */
+  /** See test/faults/cut-commits.test.ts for more rounds, with batches of several envelopes. */
   const ROUNDS = lengthOf({ short: 10, long: 50 });
 
   test.each([
     ['before Postgres has heard of it', 'before', 'applied'],
     ['after it has taken effect, with the reply lost', 'after', 'skipped'],
-  ] as const)('G2: %s: tried again, the envelope has one effect', async (_, when: Cut, second) => {
+  ] as const)('G2: %s: after a retry, the envelope has one effect', async (_, when: Cut, second) => {
     const cutter = await startCommitCutter(url);
     const throughProxy = openPool(cutter.url);
     for (let round = 0; round < ROUNDS; round++) {

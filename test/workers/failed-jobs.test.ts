@@ -19,7 +19,7 @@ describe.each(['redis', 'postgres'] as const)('failed jobs of a lane on %s', (ki
   });
   const config = () => readConfig(scene.env);
 
-  /** Left as failed by a worker that has died since. */
+  /** Marks jobs as failed, like a worker that has died since. */
   async function fail(...entries: LaneEntry[]): Promise<void> {
     await scene.producer.add(entries);
     const connection = connectWorker(config(), scene.env.DATABASE_URL);
@@ -42,7 +42,7 @@ describe.each(['redis', 'postgres'] as const)('failed jobs of a lane on %s', (ki
     await scene.pool.query('insert into ledger (envelope_id) select unnest($1::uuid[])', [ids]);
   }
 
-  test('G1: only those that took effect are removed; a worker says which did not', async () => {
+  test('G1: a worker removes only failed jobs that took effect, and logs the others', async () => {
     const applied = [scene.plain(0, event('ann')), scene.plain(1, event('bob'))];
     const lost = scene.plain(0, event('eve'));
     await fail(...applied, lost);
@@ -69,7 +69,7 @@ describe.each(['redis', 'postgres'] as const)('failed jobs of a lane on %s', (ki
     await scene.queues[0]!.remove(lost.id);
   });
 
-  test('the mark of a fence is one that took effect when the fence is passed, and not before', async () => {
+  test('the mark of a fence counts as applied only after the fence is passed', async () => {
     const [whole, mark] = scene.fence([0, 2], event('ann')) as [LaneEntry, LaneEntry];
     await fail(whole, mark);
     expect(await removeAppliedFailures(2, scene.connection.laneStore, scene.pool)).toEqual([mark.id]);
@@ -79,7 +79,7 @@ describe.each(['redis', 'postgres'] as const)('failed jobs of a lane on %s', (ki
     expect(await states([whole, mark])).toEqual(['unknown', 'unknown']);
   });
 
-  test('one that somebody added by hand goes by the ledger key that its id makes', async () => {
+  test('a job that was added by hand is found by the ledger key derived from its id', async () => {
     const entry = { ...scene.plain(1), id: `by-hand-${uuidv7()}` };
     await fail(entry);
     expect(await removeAppliedFailures(1, scene.connection.laneStore, scene.pool)).toEqual([entry.id]);

@@ -19,14 +19,14 @@ import { openPool, silent } from './batch.ts';
 
 const LANES = 3;
 
-/** Lanes on a queue of the wanted kind, and as many workers as a test likes, each as a process has its parts. */
+/** Creates lanes on the given kind of queue, and workers that are assembled as in a process. */
 export async function createFenceScene(kind: QueueConnection['kind'], settings: Record<string, string> = {}) {
   const { url } = await createDatabase();
   const redis = kind === 'redis' ? await startRedis() : undefined;
   const env = {
     DATABASE_URL: url,
     LANES: String(LANES),
-    // A job that nobody gives back is found after much longer than a test waits for it.
+    // So long that a job that is not given back is not recovered within a test.
     LOCK_DURATION_MS: '30000',
     STALLED_INTERVAL_MS: '15000',
     QUEUE_TIMEOUT_MS: '10000',
@@ -76,7 +76,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     fence: (lanes: number[], ...objects: AcceptedObject[]) =>
       fenceEntries(uuidv7(), lanes, envelope(...objects)),
 
-    /** A worker that works these lanes; `deaf` ones hear no news. */
+    /** Starts a worker for these lanes; a `deaf` worker receives no notifications. */
     startWorker(lanes: number[], { deaf = false, log = silent } = {}) {
       const own = connectWorker(config, url);
       const metrics = createWorkerMetrics();
@@ -94,7 +94,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
         await store.end();
       };
       stops.push(stop);
-      /** As SIGTERM does. @returns milliseconds */
+      /** Stops the worker, like SIGTERM. @returns the milliseconds that it took */
       return async () => {
         stops.splice(stops.indexOf(stop), 1);
         const started = performance.now();
@@ -103,12 +103,12 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       };
     },
 
-    /** Ids of the jobs in a lane, those that wait in the order in which they are taken. */
+    /** Returns the ids of the jobs in a lane; waiting jobs are in the order in which they will be taken. */
     async jobs(lane: number, state: 'active' | 'waiting' | 'completed' | 'failed') {
       const jobs = await queues[lane]!.getJobs([state], 0, -1, true);
       return jobs.map(({ id }) => id);
     },
-    /** The next job of lane 0, in the hands of who has this token until it gives it back or completes it. */
+    /** Makes the next job of lane 0 active; the holder of the token gives it back or completes it. */
     async handOut(token: string): Promise<Job<WireEnvelope>> {
       const job = await hand.getNextJob(token, { block: false });
       if (!job) throw new Error('the lane hands out nothing');

@@ -8,7 +8,7 @@ import { startProcess } from '../setup/processes.ts';
 import { event, openPool, readSums, silent } from './batch.ts';
 import { createFenceScene, type FenceScene } from './fence-scene.ts';
 
-/** Milliseconds within which a lane goes on that need not wait for a poll, on a busy machine. */
+/** Maximum milliseconds, on a busy machine, until a lane continues if it does not have to wait for a poll. */
 const SOON = 5000;
 
 describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) => {
@@ -27,7 +27,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
       { what: 'the fence to be passed', deadline: SOON },
     );
 
-  test('lanes of one worker meet', async () => {
+  test('a fence across lanes of one worker is passed, and applied once', async () => {
     const fence = scene.fence([0, 1, 2], event('ann'));
     await scene.producer.add(fence);
     scene.startWorker([0, 1, 2]);
@@ -38,7 +38,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
   test.each([
     ['that hear each other', false],
     ['of which none hears the others', true],
-  ])('G3: lanes of several workers %s meet in the store, and nothing passes before', async (_, deaf) => {
+  ])('G3: lanes of several workers %s pass a fence only after all have arrived', async (_, deaf) => {
     const fence = scene.fence([0, 1, 2], event('ann'));
     const behind = [0, 1, 2].map((lane) => scene.plain(lane, event(`after-${lane}`)));
     await scene.producer.add([...fence, ...behind]);
@@ -54,7 +54,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(await scene.arrivals()).toEqual([]);
   });
 
-  test('a worker that stops at a fence is gone at once, and its job is the next one that is taken', async () => {
+  test('a worker that stops at a fence ends within 2 s, and its job is the next of the lane', async () => {
     const fence = scene.fence([0, 1], event('ann'));
     const behind = [scene.plain(0, event('bob')), scene.plain(1, event('eve'))];
     for (const lane of [0, 1]) {
@@ -74,13 +74,13 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(await events()).toBe(3);
   });
 
-  test('G2: a fence that is delivered again lets its lanes pass, and nothing takes effect twice', async () => {
+  test('G2: a redelivered fence lets its lanes pass, and its objects take effect once', async () => {
     const fence = scene.fence([0, 1, 2], event('ann'));
     await scene.producer.add(fence);
     const stop = scene.startWorker([0, 1, 2]);
     await passed(fence);
     await stop();
-    // One entry after the other: none finds the others there.
+    // One entry after the other, so that each lane arrives alone.
     for (const entry of fence) {
       const again = scene.startWorker([entry.lane]);
       await scene.producer.add([entry]);
@@ -90,17 +90,17 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(await events()).toBe(1);
   });
 
-  test('a fence whose worker died before it could say that it is passed lets the others pass', async () => {
+  test('a fence is passed if its worker died after COMMIT but before the announcement', async () => {
     const fence = scene.fence([0, 1], event('ann'));
     await scene.producer.add(fence);
     scene.startWorker([1]);
     await waitUntil(async () => (await scene.arrivals()).length === 1, { what: 'the arrival of lane 1' });
-    // What it had committed by then.
+    // The ledger row that the dead worker had committed.
     await scene.pool.query('insert into ledger (envelope_id) values ($1)', [fence[0]!.id]);
     await passed([fence[1]!]);
   });
 
-  test('an arrival that got lost is announced again', async () => {
+  test('a lost arrival is announced again', async () => {
     const fence = scene.fence([0, 1], event('ann'));
     await scene.producer.add(fence);
     scene.startWorker([1]);
@@ -113,7 +113,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await passed(fence);
   });
 
-  test('what is no fence of the lane is applied as it is', async () => {
+  test('an envelope whose fence is invalid or for other lanes is applied without waiting', async () => {
     const odd = [{}, { id: 'x', lanes: [0, 1] }, { id: scene.workspace.id, lanes: [1, 2] }, null, 'fence'];
     const entries = odd.map((fence) => {
       const entry = scene.plain(0, event('ann'));
@@ -126,7 +126,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(await events()).toBe(odd.length);
   });
 
-  test('a lane that no worker has any more is not waited for', async () => {
+  test('a fence does not wait for a lane beyond LANES, which no worker has', async () => {
     const fence = scene.fence([0, 63], event('ann'));
     await scene.producer.add(fence.slice(0, 1));
     scene.startWorker([0]);
@@ -142,7 +142,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     return scene.stop;
   });
 
-  test('G3: a worker that is killed at a fence leaves it to another; that it had come stays true', async () => {
+  test('G3: after a worker is killed at a fence, another passes it, and the arrival stays valid', async () => {
     const fence = scene.fence([0, 1], event('ann'));
     const behind = scene.plain(1, event('eve'));
     await scene.queues[0]!.pause();
@@ -158,7 +158,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await scene.queues[0]!.resume();
     scene.startWorker([0]);
     await waitUntil(() => scene.ledger(fence[0]!.id), { what: 'the fence to be applied' });
-    // A job that becomes active in between is found there.
+    // A job that becomes active between the two queries is found by the second one.
     const left = async () => [...(await scene.jobs(1, 'waiting')), ...(await scene.jobs(1, 'active'))];
     expect(await left()).toHaveLength(2);
     scene.startWorker([1]);
@@ -167,7 +167,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
   });
 });
 
-test('lanes of one worker meet without the store', async () => {
+test('lanes of one worker pass a fence without Postgres', async () => {
   const scene = await createFenceScene('postgres');
   const unreachable = openPool(scene.env.DATABASE_URL);
   await unreachable.end();
@@ -186,7 +186,7 @@ test('lanes of one worker meet without the store', async () => {
   await scene.stop();
 });
 
-test('a lane leaves a fence at once also while the store is silent', async () => {
+test('a lane leaves a fence immediately while Postgres does not answer', async () => {
   const scene = await createFenceScene('postgres');
   const silentStore = new pg.Pool({ connectionString: scene.env.DATABASE_URL, max: 1 });
   const taken = await silentStore.connect();

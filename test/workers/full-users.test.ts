@@ -18,7 +18,7 @@ afterAll(() => pool.end());
 
 const range = (length: number) => Array.from({ length }, (_, index) => index);
 
-/** Users with these attributes, in a workspace of their own. */
+/** Creates users with these attributes in a new workspace. */
 async function grow(users: { external_id: string; email?: string; custom: Record<string, Json> }[]) {
   workspace = await createWorkspace(pool, crypto.randomUUID());
   for (const { external_id, email, custom } of users)
@@ -44,7 +44,7 @@ async function reasons(): Promise<string[]> {
   return letters.filter(({ workspace_id }) => workspace_id === workspace.id).map(({ reason }) => reason);
 }
 
-describe('G8: a user who has more than may be, since before', () => {
+describe('G8: a user whose stored custom attributes exceed the limit', () => {
   const empties = range(7000).map((id) => ({ id }));
   beforeAll(() =>
     grow([{ external_id: 'old', custom: { ...FULL, empties, tags: ['a', 'b'], seen: 'never' } }]),
@@ -58,11 +58,11 @@ describe('G8: a user who has more than may be, since before', () => {
       'objects less',
       { change: { empties: { objects: { remove: [{ key: 'id', value: 3 }], merge: false } } } },
     ],
-  ])('takes what does not make it larger: %s', async (_, change) => {
+  ])('accepts a change that does not make it larger: %s', async (_, change) => {
     expect(await apply(attributes('old', change))).toMatchObject({ objects: 1, deadLetters: [] });
   });
 
-  test('takes nothing that does, and says which rule and how much', async () => {
+  test('rejects a change that makes it larger, with a dead letter that names the limit', async () => {
     const { deadLetters } = (await apply(attributes('old', { set: { more: 'x' } }))) as {
       deadLetters: string[];
     };
@@ -71,7 +71,7 @@ describe('G8: a user who has more than may be, since before', () => {
     expect(await customOf('old')).not.toHaveProperty('more');
   });
 
-  test('is a user like any other when it has become small', async () => {
+  test('accepts any change again once its attributes are below the limit', async () => {
     expect(await apply(attributes('old', { set: { empties: null } }))).toMatchObject({ objects: 1 });
     expect(await apply(attributes('old', { set: { more: 'x' } }))).toMatchObject({
       objects: 1,
@@ -84,7 +84,7 @@ describe('G8: a user who has more than may be, since before', () => {
 describe('G8: many full users in one request', () => {
   beforeAll(() => grow(range(20).map((index) => ({ external_id: `full-${index}`, custom: FULL }))));
 
-  test('are taken in hand a few at a time', async () => {
+  test('are applied in rounds of a few users', async () => {
     const objects = range(20).map((index) => attributes(`full-${index}`, { set: { seen: index } }));
     const part = { milliseconds: 0 };
     const result = await applyPart(pool, [deliver(workspace, objects)], {
@@ -95,7 +95,7 @@ describe('G8: many full users in one request', () => {
     expect((result as { objects: number }).objects).toBeLessThan(12);
   });
 
-  test('are taken together when they are changed again and again', async () => {
+  test('are applied in one round if the request changes each of them several times', async () => {
     const objects = range(6).flatMap((round) =>
       range(12).map((index) => attributes(`full-${index}`, { set: { seen: `${round}` } })),
     );
@@ -108,14 +108,14 @@ describe('G8: many full users in one request', () => {
     expect(result).not.toHaveProperty('left');
   });
 
-  test('are cut into rounds also where one of them is named twice by the same object', async () => {
+  test('are split into rounds also if one object names a user twice', async () => {
     const merges = [merge('full-0', 'full-0'), merge('full-1', 'full-2'), merge('full-3', 'full-3')];
     expect(await apply(...merges, event('full-1'))).toMatchObject({ kind: 'applied' });
   });
 });
 
-describe('G8: objects by an address that many share', () => {
-  /** How often the holders of the addresses are looked for. */
+describe('G8: the holders of an address with many holders', () => {
+  /** Applies objects and returns the number of queries for holders of addresses. */
   async function looksOf(...objects: AcceptedObject[]): Promise<number> {
     let looks = 0;
     const counting = {
@@ -146,7 +146,7 @@ describe('G8: objects by an address that many share', () => {
       range(30).map((index) => ({ external_id: `holder-${index}`, email, custom: index === 0 ? FULL : {} })),
     ),
   );
-  /** Whom the address means: the one that was updated last. */
+  /** Makes `holder-0` the user that the address means, by updating it last. */
   const first = () => apply(attributes('holder-0', { set: { text0: 'now' } }));
   const tooMuch = (index: number) =>
     attributes(
@@ -154,13 +154,13 @@ describe('G8: objects by an address that many share', () => {
       { standard: { email }, set: { [`more${index}`]: range(250).map(() => 'x'.repeat(250)) } },
     );
 
-  test('are looked for once, also when each is refused', async () => {
+  test('are queried once for all objects, even if each object is refused', async () => {
     await first();
     expect(await looksOf(...range(20).map(tooMuch))).toBe(1);
     expect(await reasons()).toHaveLength(20);
   });
 
-  test('and again only where somebody gets or loses the address: a dead letter says whom the object meant', async () => {
+  test('are queried again only after the address was given or removed; dead letters name the user', async () => {
     await grow([{ external_id: 'alone', email, custom: FULL }]);
     const { rows } = await pool.query('select id from profiles where workspace_id = $1', [workspace.id]);
     const refused = tooMuch(0);

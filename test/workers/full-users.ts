@@ -3,15 +3,15 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { attributes, makeTriggers } from './batch.ts';
 
-/** Nearly as much as the custom attributes of one user may take. */
+/** Custom attributes close to the size limit of one user. */
 export const FULL: Record<string, Json> = Object.fromEntries(
   Array.from({ length: 900 }, (_, index) => [`text${index}`, 'x'.repeat(250)]),
 );
 
 /**
- * Makes users `full-1`, `full-2` … of whom each has as much as a user may have.
+ * Creates users `full-1`, `full-2` …, each with custom attributes close to the size limit.
  *
- * @param milliseconds that each change of one of them takes
+ * @param milliseconds duration of each update of such a user
  */
 export async function growFullUsers(
   pool: pg.Pool,
@@ -35,14 +35,14 @@ export async function growFullUsers(
   ]);
 }
 
-/** A small change of each of them. */
+/** Returns a small change for each of these users. */
 export function changesOfFull(count: number): AcceptedObject[] {
   return Array.from({ length: count }, (_, index) =>
     attributes(`full-${index + 1}`, { set: { seen: index } }),
   );
 }
 
-/** How many of them are changed. */
+/** Returns the number of changed users. */
 export async function countChanged(pool: pg.Pool, workspaceId: string): Promise<number> {
   const { rows } = await pool.query(
     `select count(*)::integer as count from profiles where workspace_id = $1 and custom_attributes ? 'seen'`,

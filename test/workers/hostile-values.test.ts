@@ -10,10 +10,10 @@ import { createStore, type Store } from '../operations/in-process.ts';
 import { deliver, readDeadLetters } from './batch.ts';
 import { everybody, hostileRequest } from './hostile-values.ts';
 
-/** Sequences of requests; `HOSTILE_SEQUENCES=2000` looks further. */
+/** Number of request sequences; set for example `HOSTILE_SEQUENCES=2000` for a longer search. */
 const SEQUENCES = Number(process.env.HOSTILE_SEQUENCES ?? 120);
 
-/** Milliseconds after which no further sequence is begun. */
+/** Milliseconds after which no further sequence starts. */
 const PATIENCE = 60_000 * Math.max(1, SEQUENCES / 120);
 
 let store: Store;
@@ -30,10 +30,10 @@ const operations = new Map(
   ),
 );
 
-/** What the edge makes of a request; nothing of one that it refuses. */
+/** Returns the objects that web creates for a request; an empty list if web refuses the request. */
 function accepted({ id, body }: { id: string; body: Record<string, Json> }) {
   const { operation, check } = operations.get(id)!;
-  // As it comes over the wire.
+  // A JSON round trip, as over the network.
   const sent = JSON.parse(JSON.stringify(body));
   if (check && !check(sent)) return [];
   try {
@@ -44,12 +44,12 @@ function accepted({ id, body }: { id: string; body: Record<string, Json> }) {
   }
 }
 
-/** Reasons for which an object is refused in memory, where the stored profile decides. */
+/** Reasons for refusing an object in memory, where the decision depends on the stored profile. */
 const OURS =
   /custom attributes|aliases, the most|deprecated external ids|more than \d+ profiles|'[^']*' is not valid|nest/;
 
 test(
-  'G4: whatever the edge accepts, the store takes: no value at the edge of what is allowed makes it raise an error',
+  'G4: no value that web accepts, even at a limit, makes Postgres raise an error',
   async () => {
     let taken = 0;
     await fc.assert(
@@ -67,7 +67,7 @@ test(
         }
         const { body, status } = await store.exportIds(everybody);
         expect(status).toBe(201);
-        // What is read back is what JSON can carry: no number has become null on the way.
+        // Stored numbers fit into JSON: a number that does not would have become null.
         for (const user of body.users)
           expect(typeof (user.total_revenue ?? 0), JSON.stringify(user)).toBe('number');
       }),

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { Json } from '../../src/profile/json.ts';
 
-/** Texts of so many bytes that nothing can compress: an index has room for 2,704 bytes as they are. */
+/** Returns an incompressible text of the given bytes; an index entry has room for 2,704 uncompressed bytes. */
 export function noise(bytes: number, seed: number): string {
   let text = '';
   let state = seed;
@@ -18,7 +18,7 @@ const emoji = (count: number, seed: number): string =>
     String.fromCodePoint(0x1f300 + ((index * 37 + seed * 101) % 700)),
   ).join('');
 
-/** What is special to JSON, to array literals, to LIKE, to Unicode, or to nobody. */
+/** Texts with characters that are special in JSON, array literals, LIKE or Unicode, and ordinary ones. */
 const ODD_TEXTS = [
   '{"a","b"}',
   '{NULL}',
@@ -101,7 +101,7 @@ const number = fc.oneof(from(NUMBERS), fc.double({ noNaN: true, min: -9e15, max:
 const time = from(TIMES);
 const scalar = fc.oneof(text, number, fc.boolean(), time);
 
-/** So deep as a value may nest. */
+/** Nested values, up to the maximum depth. */
 const deep = fc.integer({ min: 1, max: 46 }).map((depth) => {
   let value: Json = 1;
   for (let level = 0; level < depth; level++)
@@ -119,7 +119,7 @@ const value: fc.Arbitrary<Json> = fc.oneof(
   { weight: 1, arbitrary: manyKeys },
   { weight: 1, arbitrary: fc.constant(null) },
 );
-/** Few names, so that changes meet. */
+/** Few names, so that changes concern the same attributes. */
 const attributeName = from(['n', 'list', 'object', LONG_TEXTS[0]!, LONG_TEXTS[2]!, '{"', '\u0001']);
 const change: fc.Arbitrary<Json> = fc.oneof(
   value,
@@ -221,7 +221,7 @@ const selector = fc.oneof(
   from(ALIASES).map((user_alias) => ({ user_alias })),
 );
 
-/** A request to an operation whose objects go through a lane: all of its values are at the edge of what is allowed. */
+/** A request to an operation that uses a lane; all its values are at the limits of what is allowed. */
 export const hostileRequest: fc.Arbitrary<{ id: string; body: Record<string, Json> }> = fc.oneof(
   {
     weight: 6,

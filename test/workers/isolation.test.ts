@@ -76,7 +76,7 @@ test.each<[string, object, Cause]>([
   expect(causeOf(error)).toBe(expected);
 });
 
-test('G4: several objects that cannot be applied are found among many; the others are applied, once', async () => {
+test('G4: several objects that cannot be applied are found among many; the others apply once', async () => {
   const users = Array.from({ length: 100 }, (_, index) => `user-${index}`);
   const bad = new Set([0, 1, 50, 99]);
   const objects = users.flatMap((user, index) => [
@@ -102,15 +102,15 @@ test('G4: several objects that cannot be applied are found among many; the other
   expect(await applyBatch(pool, deliveries, silent)).toEqual({ kind: 'skipped' });
 });
 
-describe('G8: very many objects that the store refuses', () => {
-  /** Milliseconds of a processor that the worker may need: each by itself, in an attempt of its own, took 10 s. */
+describe('G8: 1,500 objects, many of which Postgres refuses', () => {
+  /** Maximum processor milliseconds of the worker. One attempt per object took 10 s. */
   const DEADLINE = 6000;
 
   test.each([
     ['nothing but them', (index: number) => index < 1500],
     ['every second one', (index: number) => index % 2 === 0],
     ['one in forty', (index: number) => index % 40 === 0],
-  ])('are found in a bounded time, and the others are applied: %s', async (_, isBad) => {
+  ])('take at most 6 s of processor time, and the valid ones are applied: %s', async (_, isBad) => {
     const own = await createWorkspace(pool, crypto.randomUUID());
     const objects = Array.from({ length: 1500 }, (_, index) =>
       event(`user-${index}`, isBad(index) ? 'poison' : 'visited'),
@@ -125,7 +125,7 @@ describe('G8: very many objects that the store refuses', () => {
   });
 });
 
-test('G3, G4: an object that is refused only with what is before it is the one to blame', async () => {
+test('G3, G4: of objects that fail only together, the last one is refused', async () => {
   const own = await createWorkspace(pool, crypto.randomUUID());
   await makeTriggers(pool, [
     `create function refuse_third() returns trigger language plpgsql as $$
@@ -143,7 +143,7 @@ test('G3, G4: an object that is refused only with what is before it is the one t
   expect(await readSums(pool, own)).toMatchObject({ events: 2, counted: 2 });
 });
 
-test('G4: what an object that cannot be applied would have made is not there, and what follows it is', async () => {
+test('G4: an object that cannot be applied has no effect, and the object after it does', async () => {
   const delivery = deliver(workspace, [
     event('nobody', 'poison'),
     attributes('somebody', { set: { seen: true } }),
@@ -155,7 +155,7 @@ test('G4: what an object that cannot be applied would have made is not there, an
   expect(rows).toEqual([{ external_id: 'somebody' }]);
 });
 
-test('G4: what its column does not hold is a dead letter with its reason, and nothing else suffers', async () => {
+test('G4: an object that does not fit its column becomes a dead letter; the others apply', async () => {
   const bad = [
     { ...event('columns'), time: 'soon' },
     { ...event('columns'), id: 'a'.repeat(36) },
@@ -167,7 +167,7 @@ test('G4: what its column does not hold is a dead letter with its reason, and no
   const before = new Set((await readDeadLetters(pool)).map(({ id }) => id));
   const result = await applyBatch(pool, [delivery], silent);
   expect(result).toMatchObject({ kind: 'applied', objects: 2 });
-  // One of them has an id made for it, which may come anywhere.
+  // One of the dead letters has a derived id, so the order of the ids is not the order of the objects.
   const reasons = (await readDeadLetters(pool)).flatMap(({ id, reason }) => (before.has(id) ? [] : [reason]));
   expect(reasons.sort()).toMatchInlineSnapshot(`
     [
@@ -180,8 +180,8 @@ test('G4: what its column does not hold is a dead letter with its reason, and no
   `);
 });
 
-describe('an identifier is a name within its workspace', () => {
-  test('users of two workspaces with the same ids never mix', async () => {
+describe('identifiers are scoped to their workspace', () => {
+  test('users of two workspaces with the same identifiers stay separate', async () => {
     const { pool: shared, workspace: mine } = await createStore();
     const theirs = { id: crypto.randomUUID() };
     const ids = [
@@ -191,7 +191,7 @@ describe('an identifier is a name within its workspace', () => {
       { phone: '+442071838750' },
     ];
     const objects = () => ids.flatMap((identifier) => [point(identifier), event(identifier)]);
-    // In one batch and in one after the other.
+    // In a shared batch, and in a separate batch afterwards.
     await applyBatch(shared, [deliver(mine, objects()), deliver(theirs, objects(), 1)], silent);
     await applyBatch(shared, [deliver(theirs, objects())], silent);
     expect(await readSums(shared, mine)).toEqual({ users: 4, points: 4, events: 4, counted: 4, usage: 8 });

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** A sync process in one of its lives. */
+/** Simulates one run of a sync process. */
 const life = () => new JobAttempts({ pool, processId: newId(), log: silent, registry: new Registry() });
 
 async function begun(process: JobAttempts, id: string): Promise<Attempt> {
@@ -20,7 +20,7 @@ async function begun(process: JobAttempts, id: string): Promise<Attempt> {
   return attempt;
 }
 
-test('a job that ended two processes is set aside, and can be begun again after that', async () => {
+test('a job that ended two processes is set aside, and can be started again afterwards', async () => {
   const id = newId();
   await begun(life(), id);
   await begun(life(), id);
@@ -28,7 +28,7 @@ test('a job that ended two processes is set aside, and can be begun again after 
   expect(await life().begin('sync run', id)).toBeInstanceOf(Object);
 });
 
-test('a job that was given back, or ended with a failure, ended no process', async () => {
+test('a job that was given back or that failed does not count as ending a process', async () => {
   const [id, other] = [newId(), newId()];
   for (let round = 0; round < 3; round++) {
     await (await begun(life(), id)).end('given back');
@@ -36,26 +36,26 @@ test('a job that was given back, or ended with a failure, ended no process', asy
   }
 });
 
-test('a job that came further than before has ended no process', async () => {
+test('a job that made progress does not count as ending a process', async () => {
   const id = newId();
   for (let round = 0; round < 4; round++) await (await begun(life(), id)).progress();
 });
 
-test('jobs that a process had in hand when it died are tried one after the other', async () => {
+test('the active jobs of a process that died are retried one after the other', async () => {
   const [guilty, innocent] = [newId(), newId()];
   const first = life();
   for (const id of [guilty, innocent]) await begun(first, id);
   const second = life();
   await begun(second, guilty);
   expect(await second.begin('sync run', innocent)).toBe('waits');
-  // A job that was not in hand does not wait.
+  // A job that was not active then does not wait.
   expect(await second.begin('sync run', newId())).toBeInstanceOf(Object);
   const third = life();
   expect(await third.begin('sync run', guilty)).toBe('set aside');
   await (await begun(third, innocent)).end();
 });
 
-test('a suspect that makes progress lets the next one begin', async () => {
+test('a suspect that makes progress lets the next suspect start', async () => {
   const [one, other] = [newId(), newId()];
   const first = life();
   for (const id of [one, other]) await begun(first, id);

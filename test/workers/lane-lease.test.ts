@@ -16,7 +16,7 @@ beforeAll(async () => {
   databaseUrl = (await createDatabase()).url;
 });
 
-test('a worker that is told to stop takes no lane any more', async () => {
+test('a worker that is stopped takes no further lane', async () => {
   const told: unknown[] = [];
   const log = createLog('test', 'silent');
   log.info = (_: unknown, message?: unknown) => void told.push(message);
@@ -25,7 +25,7 @@ test('a worker that is told to stop takes no lane any more', async () => {
     taken++;
     return { name: 'lane', stop: async () => {} };
   };
-  // In the middle of asking for the lease, at whatever moment.
+  // Stop at different moments while the lease is being acquired.
   for (let moment = 0; moment < 20; moment++) {
     const lease = withLaneLease({ databaseUrl, lane: 0, patience: 5000, start, log });
     if (moment > 0) await sleep(moment / 4);
@@ -36,7 +36,7 @@ test('a worker that is told to stop takes no lane any more', async () => {
   expect(told).toHaveLength(taken);
 });
 
-test('a lane that has just been taken is given up at once', async () => {
+test('a lane that has just been taken can be stopped immediately', async () => {
   const config = readConfig({ DATABASE_URL: databaseUrl });
   for (let moment = 0; moment < 12; moment++) {
     const connection = connectWorker(config, databaseUrl);
@@ -53,7 +53,7 @@ test('a lane that has just been taken is given up at once', async () => {
   }
 });
 
-test('a holder of a lease far away asks for nothing before it has been answered', async () => {
+test('a lease holder on a slow network sends no heartbeat before the last one is answered', async () => {
   const warnings: string[] = [];
   const note = ({ message }: Error) => void warnings.push(message);
   process.on('warning', note);
@@ -68,7 +68,7 @@ test('a holder of a lease far away asks for nothing before it has been answered'
   const patience = 2000;
   const lease = withLaneLease({ databaseUrl: network.url, lane: 0, patience, start, log: silent });
   await waitUntil(() => running, { what: 'the lane to be taken' });
-  // Longer than between two beats, there and back.
+  // The round trip takes longer than the interval between two heartbeats.
   network.set({ delay: 400 });
   await sleep(2 * patience);
   network.set({});

@@ -18,7 +18,7 @@ const event = () => ({
 
 const objectsOf = new Map<number, unknown[]>();
 
-/** An envelope of a workspace with so many objects, which envelopes share. */
+/** Creates an envelope of a workspace; the object list is shared between envelopes. */
 function stored(workspaceId: string, count = 1): Stored {
   const objects = objectsOf.get(count) ?? Array.from({ length: count }, event);
   objectsOf.set(count, objects);
@@ -27,7 +27,7 @@ function stored(workspaceId: string, count = 1): Stored {
   return { id: envelopeId([workspaceId]), data: data as unknown as WireEnvelope };
 }
 
-/** A lane in memory, whose first envelope is leased. */
+/** Creates a lane in memory whose first envelope is leased. */
 function scene(first: Stored, waiting: Stored[]) {
   const lane = { waiting, isHeld: true, read: 0 };
   const laneStore: Pick<LaneStore, 'window' | 'read'> = {
@@ -53,7 +53,7 @@ function scene(first: Stored, waiting: Stored[]) {
 const [noisy, quiet] = [uuidv7(), uuidv7()];
 const range = (length: number) => Array.from({ length }, (_, index) => index);
 
-test('G5: a lane reads the data of about one transaction, however many envelopes wait', async () => {
+test('G5: a lane reads the data of about one transaction, even if 4,000 envelopes wait', async () => {
   const waiting = range(4000).map(() => stored(noisy, 1000));
   const { lane, lease, window } = scene(stored(noisy, 1000), waiting);
   for (let looks = 0; looks < 20; looks++) expect(await window.look(lease)).toBe(true);
@@ -61,7 +61,7 @@ test('G5: a lane reads the data of about one transaction, however many envelopes
   expect(lane.read).toBeLessThanOrEqual(16);
 });
 
-test('G8: a lane reads the envelope of a quiet workspace behind thousands of another one', async () => {
+test('G8: a lane reads the envelope of a quiet workspace after 3,000 of a noisy workspace', async () => {
   const last = stored(quiet);
   const { lane, lease, window } = scene(stored(noisy, 1000), [
     ...range(3000).map(() => stored(noisy, 1000)),
@@ -73,7 +73,7 @@ test('G8: a lane reads the envelope of a quiet workspace behind thousands of ano
   expect(lane.read).toBeLessThan(64);
 });
 
-test('G3: a lane forgets everything when its lease is lost', async () => {
+test('G3: the window of a lane is cleared when its lease is lost', async () => {
   const { lane, lease, window } = scene(stored(noisy), [stored(noisy), stored(quiet)]);
   await window.look(lease);
   expect(window.envelopes()).toHaveLength(3);
@@ -84,7 +84,7 @@ test('G3: a lane forgets everything when its lease is lost', async () => {
   expect(await window.look(lease)).toBe(false);
 });
 
-test('G3: a snapshot is used whole: an envelope that appears in front of others takes its place', async () => {
+test('G3: a new snapshot replaces the old one, with a late envelope before known ones', async () => {
   const [first, second, late] = [stored(noisy), stored(noisy), stored(noisy)];
   const { lane, lease, window } = scene(stored(noisy), [first, second]);
   await window.look(lease);
@@ -106,7 +106,7 @@ test('an envelope that took effect is not shown again while it still waits', asy
   expect(window.isDone(lease.id)).toBe(true);
 });
 
-test('what is left of an envelope is what the next batch finds', async () => {
+test('the next batch sees only the remaining objects of an envelope', async () => {
   const { lease, window } = scene(stored(noisy, 10), []);
   await window.look(lease);
   window.note({ kind: 'applied', done: [], left: new Map([[lease.id, new Map([[noisy, 4]])]]) });

@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** The same user under each of these is a matter of different lanes. */
+/** Returns identifiers of one user that belong to different lanes. */
 function identifiersOf(user: number): Identifier[] {
   return [
     { external_id: `user-${user}` },
@@ -27,7 +27,7 @@ function identifiersOf(user: number): Identifier[] {
   ];
 }
 
-test('G3: lanes that meet in the same users, named in any order, never stand in each other’s way', async () => {
+test('G3: lanes that change the same users in different orders all take effect', async () => {
   const everyone = Array.from({ length: USERS }, (_, user) => user);
   await applyBatch(
     pool,
@@ -60,7 +60,7 @@ test('G3: lanes that meet in the same users, named in any order, never stand in 
   });
 });
 
-/** A little of everything that locks a row. */
+/** Returns one object of each kind that locks a row. */
 function touch(identifier: Identifier): AcceptedObject[] {
   return [
     point(identifier),

@@ -29,7 +29,7 @@ describe.each(['redis', 'postgres'] as const)('an envelope of a later release in
     await scene.stop();
   });
 
-  /** All lanes, as a process has them. */
+  /** Starts a worker with all lanes, assembled as in a process. */
   function startWorker(reads?: number): Lanes {
     const config = readConfig(scene.env);
     const { DATABASE_URL: databaseUrl } = config;
@@ -67,7 +67,7 @@ describe.each(['redis', 'postgres'] as const)('an envelope of a later release in
   };
   const upTo = (count: number) => Array.from({ length: count }, (_, number) => String(number));
 
-  test('G3: waits with all that is behind it, makes no dead letters, and is told', async () => {
+  test('G3: waits together with all later envelopes, without dead letters, and is reported', async () => {
     const entries = Array.from({ length: 12 }, (_, number) => scene.plain(0, step(number)));
     entries[8] = later(entries[8]!);
     await scene.producer.add(entries);
@@ -83,10 +83,10 @@ describe.each(['redis', 'postgres'] as const)('an envelope of a later release in
     expect(await checkEnvelopes(scene.connection, 3)).toMatchObject([{ check: 'envelopes', level: 'error' }]);
   });
 
-  test('G2, G3: is applied by a worker of that release beside the older one, once and in order', async () => {
+  test('G2, G3: is applied once and in order by a worker of that release alongside an older one', async () => {
     startWorker(LATER);
     await waitUntil(async () => (await trail()).length === 12, { what: 'the lane to go on' });
-    // The older one has its turns again, and leaves what it has to.
+    // The older worker takes the lane again in between, and leaves the envelopes of the later release.
     const more = Array.from({ length: 20 }, (_, number) => scene.plain(0, step(12 + number)));
     for (const [number, entry] of more.entries())
       await scene.producer.add([number % 4 === 1 ? later(entry) : entry]);
@@ -96,7 +96,7 @@ describe.each(['redis', 'postgres'] as const)('an envelope of a later release in
     expect(await checkEnvelopes(scene.connection, 3)).toMatchObject([{ check: 'envelopes', level: 'ok' }]);
   });
 
-  test('is taken up again by the older worker when it has gone', async () => {
+  test('is followed by work of the older worker after the later worker has stopped', async () => {
     await running.pop()!.stop();
     const alone = scene.plain(0, step(32));
     await scene.producer.add([alone]);

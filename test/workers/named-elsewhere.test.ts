@@ -17,7 +17,7 @@ afterAll(() => pool.end());
 const LANES = 8;
 const laneOfName = (name: Identifier) => laneOf(workspace.id, identifierKey(name), LANES);
 
-/** A user whose external id and email address are in the same lane, or in two. */
+/** Returns a user whose external id and email address belong to the same lane or to two lanes. */
 function userIn(lanes: 'one' | 'two'): { external_id: string; email: string } {
   for (let number = 0; ; number++) {
     const external_id = `user ${number}`;
@@ -27,7 +27,7 @@ function userIn(lanes: 'one' | 'two'): { external_id: string; email: string } {
   }
 }
 
-/** How many objects have been counted, after an event by email of a user who has an external id too. */
+/** Returns the counter after an event by email address for a user that also has an external id. */
 async function countAfterEvent(lanes: 'one' | 'two', number: number): Promise<number> {
   const { external_id, email } = userIn(lanes);
   const run = (object: ReturnType<typeof event>) =>
@@ -42,7 +42,7 @@ async function countAfterEvent(lanes: 'one' | 'two', number: number): Promise<nu
   return (await readTotals(pool)).namedElsewhere;
 }
 
-it('who names a user in two ways that have two lanes is counted, and nobody else', async () => {
+it('an event counts as named elsewhere only if the user has identifiers in two lanes', async () => {
   expect(await countAfterEvent('one', LANES)).toBe(0);
   expect(await countAfterEvent('two', 1)).toBe(0);
   expect(await countAfterEvent('two', LANES)).toBe(1);

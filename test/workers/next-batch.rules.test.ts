@@ -9,20 +9,20 @@ const ENOUGH = { objects: 4000, bytes: 4_194_304 };
 const PACE = 20;
 const SLICE = PACE * SLICE_MS;
 
-/** Accounts in which time stands still, so that nothing but what is applied counts. */
+/** Creates accounts with a stopped clock, so that only charged units count. */
 function accountsOf(): Accounts {
   return new Accounts(() => 0);
 }
 
 interface Options {
   accounts: Accounts;
-  /** Units of an object of a workspace. */
+  /** Returns the units of an object of a workspace. */
   costOf(workspaceId: string): number;
-  /** Whether no second workspace sends. */
+  /** Whether only one workspace sends. */
   isAlone?: boolean;
 }
 
-/** A lane of one worker, without a queue or a store. */
+/** A lane of one worker, without a queue or Postgres. */
 class Lane {
   envelopes: readonly WaitingEnvelope[] = [];
   readonly #options: Options;
@@ -40,7 +40,7 @@ class Lane {
     return nextBatch(this.envelopes, accounts, { ...ENOUGH, slice: isAlone ? undefined : SLICE });
   }
 
-  /** Applies the next batch until its time is over, charges it and removes it. @returns units by workspace */
+  /** Applies the next batch until its time is over, charges its units and removes it. @returns units by workspace */
   step(): ReadonlyMap<string, number> {
     const batch = this.choose();
     if (!batch) return new Map();
@@ -87,7 +87,7 @@ function envelope(parts: Record<string, number>, given: Partial<WaitingEnvelope>
 const range = (length: number) => Array.from({ length }, (_, index) => index);
 const sum = (numbers: Iterable<number>) => [...numbers].reduce((all, one) => all + one, 0);
 
-/** Random envelopes: of one workspace and shared, empty, unread, without a tag, barriers and troubled ones. */
+/** Creates random envelopes: single-workspace, shared, empty, unread, untagged, barriers and troubled ones. */
 function randomWindow(random: () => number, workspaces: string[]): WaitingEnvelope[] {
   return range(40).map(() => {
     const owners = range(random() < 0.3 ? 1 + Math.floor(random() * 4) : 1).map(
@@ -104,7 +104,7 @@ function randomWindow(random: () => number, workspaces: string[]): WaitingEnvelo
   });
 }
 
-/** What the owners of an envelope may be, as far as it tells. */
+/** Returns whether an envelope can contain objects of a workspace, as far as its known fields show. */
 function mayConcern({ tag, parts, isBarrier }: WaitingEnvelope, workspaceId: string): boolean {
   if (isBarrier) return true;
   if (parts) return parts.has(workspaceId);
@@ -112,7 +112,7 @@ function mayConcern({ tag, parts, isBarrier }: WaitingEnvelope, workspaceId: str
 }
 
 describe('a batch', () => {
-  test('G3: is a prefix of what each workspace has in the lane, whatever waits in it', () => {
+  test('G3: is a prefix of the objects of each workspace in the lane, for any window', () => {
     for (let seed = 1; seed <= 400; seed++) {
       const random = createRandom(seed);
       const workspaces = range(1 + Math.floor(random() * 6)).map((index) => `workspace-${index}`);
@@ -137,14 +137,14 @@ describe('a batch', () => {
           expect(isTaken && isOver, `seed ${seed}: ${workspaceId} overtakes itself`).toBe(false);
           if (isTaken) objects += one.parts!.get(workspaceId)!.objects;
           const share = batch?.shares.get(workspaceId) ?? Number.POSITIVE_INFINITY;
-          // What the share cuts, and what is not taken, ends what may be taken.
+          // An envelope that is cut by the share, or not taken, ends the prefix of the workspace.
           if (isTaken ? objects > share : mayConcern(one, workspaceId)) isOver = true;
         }
       }
     }
   });
 
-  test('is not empty while something may take effect', () => {
+  test('is not empty if the first envelope can be applied', () => {
     for (let seed = 1; seed <= 400; seed++) {
       const random = createRandom(seed);
       const workspaces = range(4).map((index) => `workspace-${index}`);
@@ -164,7 +164,7 @@ describe('a batch', () => {
     }
   });
 
-  test('has everything of a workspace that sends alone, up to what is enough for a transaction', () => {
+  test('takes all objects of the only sending workspace, up to the size of a transaction', () => {
     const lane = new Lane({ accounts: accountsOf(), costOf: () => 100, isAlone: true });
     lane.add(...range(60).map(() => envelope({ a: 75 })));
     expect(sum(lane.choose()!.objects.values())).toBe(53 * 75);
@@ -183,7 +183,7 @@ describe('a batch', () => {
     }
   });
 
-  test('takes the small parts of others in a shared envelope along', () => {
+  test('includes the small parts of other workspaces in a shared envelope', () => {
     const accounts = accountsOf();
     const lane = new Lane({ accounts, costOf: () => 1 });
     const ahead = new Map([['b', SLICE * 2]]);
@@ -194,7 +194,7 @@ describe('a batch', () => {
     expect([...lane.choose()!.envelopes[0]!.workspaces]).toEqual(['a']);
   });
 
-  test('has one envelope alone where applying it with others has failed', () => {
+  test('has a single envelope if applying that envelope with others has failed', () => {
     const lane = new Lane({ accounts: accountsOf(), costOf: () => 1 });
     lane.add(envelope({ a: 5, b: 5 }, { isTroubled: true }), envelope({ a: 5 }), envelope({ c: 5 }));
     const batch = lane.choose()!;
@@ -202,7 +202,7 @@ describe('a batch', () => {
     expect(batch.envelopes).toEqual([{ id: lane.envelopes[0]!.id, workspaces: new Set(['a', 'b']) }]);
   });
 
-  test('has nothing of others beside a workspace whose batches failed with others', () => {
+  test('has a single workspace if a shared batch of that workspace has failed', () => {
     const accounts = accountsOf();
     const lane = new Lane({ accounts, costOf: () => 1 });
     accounts.part(['a']);
@@ -228,7 +228,7 @@ describe('G8: workspaces', () => {
       const add = () => lane.add(...ids.map((id) => envelope({ [id]: 200 })));
       for (let times = 0; times < 5; times++) add();
       const longest = Math.max(...ids.map(costOf));
-      /** Units that were used since a workspace was served last. */
+      /** Units used since each workspace was last served. */
       const waits = new Map(ids.map((id) => [id, 0]));
       for (let steps = 0; steps < 400; steps++) {
         const isWaiting = new Set(lane.envelopes.flatMap(({ parts }) => [...parts!.keys()]));
@@ -242,26 +242,23 @@ describe('G8: workspaces', () => {
     }
   });
 
-  test.each(costs)(
-    'have used as much in the long run, but for a slice and an object, with %s',
-    (_, costOf) => {
-      const lane = new Lane({ accounts: accountsOf(), costOf });
-      const used = new Map<string, number>();
-      for (let steps = 0; steps < 600; steps++) {
-        for (const id of ['w0', 'w1', 'w3'])
-          if (lane.envelopes.filter(({ parts }) => parts!.has(id)).length < 40)
-            lane.add(...range(40).map(() => envelope({ [id]: 200 })));
-        for (const [id, units] of lane.step()) used.set(id, (used.get(id) ?? 0) + units);
-      }
-      const most = SLICE + Math.max(...['w0', 'w1', 'w3'].map(costOf));
-      const all = [...used.values()];
-      expect(all).toHaveLength(3);
-      // The first batch of a workspace whose objects have not been measured may be larger.
-      expect(Math.max(...all) - Math.min(...all)).toBeLessThanOrEqual(2 * most);
-    },
-  );
+  test.each(costs)('use equal units in the long run, up to a slice and an object, with %s', (_, costOf) => {
+    const lane = new Lane({ accounts: accountsOf(), costOf });
+    const used = new Map<string, number>();
+    for (let steps = 0; steps < 600; steps++) {
+      for (const id of ['w0', 'w1', 'w3'])
+        if (lane.envelopes.filter(({ parts }) => parts!.has(id)).length < 40)
+          lane.add(...range(40).map(() => envelope({ [id]: 200 })));
+      for (const [id, units] of lane.step()) used.set(id, (used.get(id) ?? 0) + units);
+    }
+    const most = SLICE + Math.max(...['w0', 'w1', 'w3'].map(costOf));
+    const all = [...used.values()];
+    expect(all).toHaveLength(3);
+    // The first batch of a workspace can be larger because its objects have not been measured yet.
+    expect(Math.max(...all) - Math.min(...all)).toBeLessThanOrEqual(2 * most);
+  });
 
-  /** Part of all units that the greedy workspace has used while another one always had something to do. */
+  /** Returns the fraction of all units that a greedy workspace used while another always had objects waiting. */
   function shareOf(send: (lane: Lane, step: number) => void): number {
     const lane = new Lane({ accounts: accountsOf(), costOf: (id) => (id === 'greedy' ? 40 : 1) });
     const used = new Map<string, number>();
@@ -274,7 +271,7 @@ describe('G8: workspaces', () => {
     return used.get('greedy')! / sum(used.values());
   }
 
-  test('gain nothing by sending small requests, large ones, or with pauses', () => {
+  test('get no larger share by sending small requests, large requests, or with pauses', () => {
     const waitingOf = (lane: Lane) => lane.envelopes.filter(({ parts }) => parts!.has('greedy')).length;
     const shares = {
       small: shareOf((lane) => {
@@ -295,7 +292,7 @@ describe('G8: workspaces', () => {
     expect(shares.small).toBeGreaterThan(0.45);
   });
 
-  test('owe nothing any more after others were served as much, or nobody was', () => {
+  test('lose one slice of debt per slice of idle time', () => {
     let now = 0;
     const accounts = new Accounts(() => now);
     const charge = (id: string, units: number) => {
@@ -319,7 +316,7 @@ describe('G8: workspaces', () => {
     expect(accounts.ahead(accounts.servedUntil('a'))).toBe(0);
   });
 
-  test('owe four slices at most', () => {
+  test('are at most four slices ahead of the others', () => {
     const accounts = accountsOf();
     accounts.charge({
       ...{ units: new Map([['a', SLICE * 50]]), objects: new Map([['a', 1]]), milliseconds: 0, isCut: false },
@@ -327,7 +324,7 @@ describe('G8: workspaces', () => {
     expect(accounts.ahead(accounts.servedUntil('a'))).toBe(4 * SLICE);
   });
 
-  test('a quiet one is served before a workspace with a thousand expensive requests in front of it', () => {
+  test('that are quiet are served before 1,000 earlier expensive requests of another workspace', () => {
     const accounts = accountsOf();
     const lane = new Lane({ accounts, costOf: (id) => (id === 'sender' ? 230 : 1) });
     lane.add(...range(1000).map(() => envelope({ sender: 75 })));

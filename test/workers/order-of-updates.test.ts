@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** Connections whose clock goes on by `step` microseconds at each look. */
+/** Opens connections whose clock advances by `step` microseconds per call. */
 async function slowClock(step: number): Promise<pg.Pool> {
   const schema = `clock_${newId().replaceAll('-', '')}`;
   await pool.query(`
@@ -34,7 +34,7 @@ async function slowClock(step: number): Promise<pg.Pool> {
 }
 
 it.skipIf(isAboutOnePostgres("its clock is the coordinator's, and no node has it"))(
-  'who was updated last has the address, also when two batches fall into one millisecond',
+  'an address means the user updated last, even if two batches fall into one millisecond',
   async () => {
     const workspace = await createWorkspace(pool);
     const clock = await slowClock(100);
@@ -56,7 +56,7 @@ it.skipIf(isAboutOnePostgres("its clock is the coordinator's, and no node has it
   },
 );
 
-it('of more than are looked at, an address means whom the same batch has touched by nothing but an event', async () => {
+it('a crowded address means the holder that only an event of the same batch has touched', async () => {
   const workspace = await createWorkspace(pool, 'crowd');
   const email = 'crowd@example.com';
   const oldest = 'oldest';

@@ -21,7 +21,7 @@ beforeEach(async () => {
 });
 afterAll(() => pool.end());
 
-/** Applies an envelope as a lane does; a lane waits for it. */
+/** Applies an envelope like a lane, which waits for the result. */
 async function apply(envelope: unknown): Promise<void> {
   const late = sleep(5000, 'late');
   const done = scheduler.apply({ id: uuidv7(), lane: 0, envelope: envelope as Envelope });
@@ -30,14 +30,14 @@ async function apply(envelope: unknown): Promise<void> {
   expect(first, 'the lane is not blocked').toBeUndefined();
 }
 
-describe('what a lane holds is not as this release knows it', () => {
+describe('a lane contains data of an unknown format', () => {
   test.each<[string, unknown]>([
     ['of another shape', { version: 9, batches: [{ rows: [1, 2] }] }],
     ['whose objects are not a list', { requests: [], objects: { 0: 'x' } }],
     ['that says it is a replay and nothing else', { replay: true }],
     ['that is null', null],
     ['that is a text', 'envelope'],
-  ])('G4: a job %s is kept whole as one dead letter, and the lane goes on', async (_, envelope) => {
+  ])('G4: a job %s is kept as a single dead letter, and the lane continues', async (_, envelope) => {
     await apply(envelope);
     const letters = await readDeadLetters(pool);
     expect(letters).toMatchObject([
@@ -78,7 +78,7 @@ describe('what a lane holds is not as this release knows it', () => {
     },
   );
 
-  test('G4: an envelope of nothing but odd objects, in a replay too, keeps every one of them', async () => {
+  test('G4: a replay envelope with only invalid objects keeps each of them as a dead letter', async () => {
     const odd = oddities.map(([, object]) => object);
     const same = { ...event('ann'), kind: 'merges' };
     await apply(
@@ -87,7 +87,7 @@ describe('what a lane holds is not as this release knows it', () => {
     expect(await readDeadLetters(pool)).toHaveLength(oddities.length + 2);
   });
 
-  test('G4: a request whose workspace is no id makes dead letters of its objects', async () => {
+  test('G4: the objects of a request with an invalid workspace id become dead letters', async () => {
     const request = { ...requests()[0]!, workspace_id: 'x'.repeat(36) };
     await apply({
       requests: [request, ...requests()],
@@ -97,7 +97,7 @@ describe('what a lane holds is not as this release knows it', () => {
     expect(await readSums(pool, workspace)).toMatchObject({ events: 1 });
   });
 
-  test('G2: delivered again, a dead letter stays one', async () => {
+  test('G2: a redelivered envelope does not create a second dead letter', async () => {
     const delivery = { id: uuidv7(), lane: 0, envelope: { version: 9 } as unknown as Envelope };
     const first = await applyBatch(pool, [delivery], silent);
     expect(first).toMatchObject({ kind: 'applied', objects: 0, deadLetters: [delivery.id] });
@@ -105,7 +105,7 @@ describe('what a lane holds is not as this release knows it', () => {
     expect(await readDeadLetters(pool)).toHaveLength(1);
   });
 
-  test('members that a later release added do not stand in the way', async () => {
+  test('fields that a later release added are ignored', async () => {
     const later = {
       ...deliver(workspace, [{ ...event('ann'), channel: 'app' } as never]).envelope,
       trace: 'x',

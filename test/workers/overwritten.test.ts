@@ -8,7 +8,7 @@ import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
 import { attributes, createStore, deliver, point, silent, waitForLocks } from './batch.ts';
 
-/** Users who are overwritten only, whatever is stored of them, are not locked before they are changed. */
+/** Tests for users that are only overwritten, regardless of stored values: they are not locked before the update. */
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
@@ -31,7 +31,7 @@ async function profileOf(user: string) {
 
 const apply = (...objects: AcceptedObject[]) => applyBatch(pool, [deliver(workspace, objects)], silent);
 
-/** Runs `meanwhile` while another transaction has done `statement` and not ended; that one commits at the end. */
+/** Runs `meanwhile` while another transaction has executed `statement` but not ended; then commits that transaction. */
 async function inOther(statement: string, values: unknown[], meanwhile: () => Promise<void>): Promise<void> {
   const other = await pool.connect();
   try {
@@ -39,13 +39,13 @@ async function inOther(statement: string, values: unknown[], meanwhile: () => Pr
     await other.query(statement, values);
     await meanwhile();
   } finally {
-    // Left open it would hold up whoever waits for the transactions of this server.
+    // An open transaction would block everything that waits for the transactions of this server.
     await other.query('commit');
     other.release();
   }
 }
 
-/** Whether a statement waits for a lock of this database's, on whichever node the row lies: a node has words of its own. */
+/** Returns whether a matching statement waits for a lock, on any node; a node has its own wording of the statement. */
 async function waitsForLock(statement: string): Promise<boolean> {
   const waiting = await askEverywhere<{ query: string }>(
     pool.options.connectionString!,
@@ -54,7 +54,7 @@ async function waitsForLock(statement: string): Promise<boolean> {
   return waiting.some(({ query }) => new RegExp(statement, 'is').test(query));
 }
 
-test('G2: a user who is gone when it comes to overwrite them leaves nothing half done, and the next try has all of it', async () => {
+test('G2: if a user is gone when it is overwritten, the batch rolls back and a retry applies all', async () => {
   waitForLocks();
   await apply(attributes('ann', { set: { a: 1 } }), attributes('bob', { set: { a: 1 } }));
   const delivery = deliver(workspace, [
@@ -79,7 +79,7 @@ test('G2: a user who is gone when it comes to overwrite them leaves nothing half
   expect((await profileOf('bob')).custom).toEqual({ a: 2 });
 });
 
-test('G3: with several lanes the users of a batch are locked in one order before any of them is changed', async () => {
+test('G3: with several lanes, users are locked in a fixed order before any change', async () => {
   waitForLocks();
   await apply(attributes('ann', { set: { a: 1 } }));
   const delivery = { ...deliver(workspace, [attributes('ann', { set: { a: 2 } })]), lanes: 2 };
@@ -94,7 +94,7 @@ test('G3: with several lanes the users of a batch are locked in one order before
   expect((await profileOf('ann')).custom).toEqual({ a: 2 });
 });
 
-test('G3: what overwrites and what counts on from the stored value take effect in their order', async () => {
+test('G3: overwrites and changes that use the stored value take effect in order', async () => {
   await apply(attributes('ann', { set: { a: 1 } }), point('ann'));
   await apply(
     attributes('ann', { set: { points: 10 }, standard: { first_name: 'Ann' } }),

@@ -34,7 +34,7 @@ afterAll(() => pool.end());
 
 const range = (length: number) => Array.from({ length }, (_, index) => index);
 
-/** A workspace of its own, and an envelope of eight users in many rounds: each rename begins another. */
+/** Creates a workspace, and an envelope of eight users with many rounds, since each rename starts a new round. */
 async function scene(): Promise<{ workspace: TestWorkspace; delivery: Delivery }> {
   const workspace = await createWorkspace(pool, uuidv7());
   const objects = range(8).flatMap((user) => [
@@ -62,7 +62,7 @@ async function rowsOf({ id }: Delivery): Promise<{ ledger: number; cut: number }
 const part = () => ({ log: silent, part: { milliseconds: 0 } });
 
 describe('G2: an envelope that is applied in parts has one effect', () => {
-  test('and the ledger knows it when the last part is in, not before', async () => {
+  test('and the ledger contains it only after the last part', async () => {
     const { workspace, delivery } = await scene();
     const result = await applyPart(pool, [delivery], part());
     expect(result).toMatchObject({
@@ -75,7 +75,7 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
     expect(await readSums(pool, workspace)).toEqual(once);
   });
 
-  test('by several workers at once, some of them in one piece', async () => {
+  test('if several workers apply it at once, some of them as a whole', async () => {
     for (let round = 0; round < 10; round++) {
       const { workspace, delivery } = await scene();
       await Promise.all([
@@ -88,26 +88,23 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
     }
   });
 
-  test.each(['before', 'after'] as const)(
-    'when the connection is cut %s COMMIT of any part',
-    async (when) => {
-      const cutter = await startCommitCutter(url);
-      const throughProxy = openPool(cutter.url);
-      const { workspace, delivery } = await scene();
-      for (let parts = 0; parts < 100; parts++) {
-        if (parts % 2 === 0) cutter.arm(when);
-        const result = await applyPart(throughProxy, [delivery], part()).catch(() => undefined);
-        if (result && (result.kind === 'skipped' || !result.left)) break;
-      }
-      expect(cutter.cuts()).toBeGreaterThan(3);
-      expect(await readSums(pool, workspace)).toEqual(once);
-      expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
-      await throughProxy.end();
-    },
-  );
+  test.each(['before', 'after'] as const)('if the connection is cut %s COMMIT of any part', async (when) => {
+    const cutter = await startCommitCutter(url);
+    const throughProxy = openPool(cutter.url);
+    const { workspace, delivery } = await scene();
+    for (let parts = 0; parts < 100; parts++) {
+      if (parts % 2 === 0) cutter.arm(when);
+      const result = await applyPart(throughProxy, [delivery], part()).catch(() => undefined);
+      if (result && (result.kind === 'skipped' || !result.left)) break;
+    }
+    expect(cutter.cuts()).toBeGreaterThan(3);
+    expect(await readSums(pool, workspace)).toEqual(once);
+    expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
+    await throughProxy.end();
+  });
 
   test.skipIf(isAboutOnePostgres('no earlier release runs on a distributed Postgres'))(
-    'and a worker of an earlier release, which claims the whole, is told to try again',
+    'and a worker of an earlier release, which claims all of it, gets a retryable error',
     async () => {
       const { delivery } = await scene();
       await applyPart(pool, [delivery], part());
@@ -118,7 +115,7 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
     },
   );
 
-  test('G4: with objects that cannot be applied, and others that no release knows', async () => {
+  test('G4: if it contains objects that cannot be applied and objects of unknown kind', async () => {
     const { pool: own, workspace } = await createStore();
     await refuseEvents(own, 'poison');
     const unknown = () => ({ ...point('ann'), kind: 'unheard of' }) as unknown as AcceptedObject;
@@ -136,7 +133,7 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
 });
 
 describe('a part', () => {
-  test('G3, G8: takes the share of a workspace, and leaves the rest and the other workspaces of its envelope', async () => {
+  test('G3, G8: applies the share of a workspace and leaves all other objects of its envelope', async () => {
     const [one, other] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
     const shared = deliver(one!, [point('a'), point('a'), point('a')]);
     shared.envelope.requests[0]!.count = 3;
@@ -163,7 +160,7 @@ describe('a part', () => {
     expect(await rowsOf(shared)).toEqual({ ledger: 1, cut: 0 });
   });
 
-  test('G3: what one workspace has in one lane keeps its order, whoever goes first', async () => {
+  test('G3: keeps the order of the objects of a workspace in a lane, for any order of workspaces', async () => {
     const workspaces = await Promise.all(range(3).map(() => createWorkspace(pool, uuidv7())));
     const add = (index: number) =>
       attributes('ann', { change: { trail: { array: { add: [String(index)] } } } });
@@ -177,7 +174,7 @@ describe('a part', () => {
       ]);
     const batch = [0, 3, 6].flatMap((from) => workspaces.map((one) => deliver(one, objects(from))));
     for (let parts = 0; parts < 200; parts++) {
-      // The workspaces whose turn it is change from part to part, and so do their shares.
+      // The chosen workspaces and their shares change from part to part.
       const only = new Set(range(1 + (parts % 3)).map((index) => workspaces[(parts + index) % 3]!.id));
       const shares = new Map([[workspaces[parts % 3]!.id, 1 + (parts % 4)]]);
       const deliveries = batch.slice(0, 3 + (parts % 7)).map((delivery) => ({ ...delivery, only }));
@@ -194,7 +191,7 @@ describe('a part', () => {
   });
 });
 
-test('G8: a neighbour in the lane of someone with very much to do waits for a part of it', async () => {
+test('G8: a workspace after a very busy one in the same lane waits for only one part of it', async () => {
   const [busy, neighbour] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
   await growFullUsers(pool, busy!.id, { count: 40, milliseconds: 40 });
   const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });

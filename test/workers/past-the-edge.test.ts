@@ -26,7 +26,7 @@ function nested(levels: number): Record<string, never> {
 
 const same = uuidv7();
 
-/** What no edge of this release lets through: what another one, or somebody's hand, may have put into a lane. */
+/** Objects that web of this release rejects; another release or an operator may have put them into a lane. */
 const objects: [name: string, object: unknown][] = [
   ['an external id that no index has room for', event(noise(6000, 1))],
   [
@@ -66,7 +66,7 @@ const objects: [name: string, object: unknown][] = [
   ['an event that is there', { ...event('bob'), id: same }],
 ];
 
-test('G4, G8: what no edge would let through is a dead letter each, in no time, and the objects between are applied', async () => {
+test('G4, G8: objects that web would reject become dead letters, and the others are applied', async () => {
   const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });
   await scheduler.apply(deliver(workspace, [{ ...event('bob'), id: same }]));
   const between = objects.flatMap(([, object]) => [point('ann'), object as AcceptedObject]);
@@ -78,7 +78,7 @@ test('G4, G8: what no edge would let through is a dead letter each, in no time, 
   expect(await readSums(pool, workspace)).toMatchObject({ points: objects.length + 2, events: 1 });
   const { rows } = await pool.query('select id, reason from dead_letters');
   expect(rows).toHaveLength(objects.length);
-  // Each can be read again.
+  // Each dead letter can be read again.
   const letters = await selectDeadLetters(
     pool,
     rows.map(({ id }) => id),

@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** A scheduler whose first envelope, of lane 0, is in a transaction that waits for a lock until `release`. */
+/** Starts a scheduler whose first envelope, in lane 0, waits for a lock in a transaction until `release`. */
 async function startBehindLock(more: AcceptedObject[] = []) {
   const workspace = await createWorkspace(pool, crypto.randomUUID());
   const metrics = createWorkerMetrics();
@@ -46,7 +46,7 @@ async function startBehindLock(more: AcceptedObject[] = []) {
 
 const visits = (count: number) => Array.from({ length: count }, (_, index) => event(`visitor-${index}`));
 
-test('a large envelope of another lane takes effect beside a transaction that waits', async () => {
+test('a large envelope of another lane takes effect while a transaction waits for a lock', async () => {
   const { workspace, scheduler, first, release } = await startBehindLock();
   await scheduler.apply(deliver(workspace, visits(500), 1));
   expect(await readSums(pool, workspace)).toMatchObject({ events: 500, points: 1 });
@@ -55,7 +55,7 @@ test('a large envelope of another lane takes effect beside a transaction that wa
   expect(await readSums(pool, workspace)).toMatchObject({ events: 500, points: 2 });
 });
 
-test('a process has two transactions at once, and a third lane waits for one of them to end', async () => {
+test('a process runs two transactions at once, and a third lane waits for one to end', async () => {
   waitForLocks();
   const { workspace, scheduler, first, release } = await startBehindLock();
   const second = scheduler.apply(deliver(workspace, [point('ann')], 1));
@@ -76,7 +76,7 @@ async function waitingForLocks(): Promise<number> {
   return waiting.length;
 }
 
-describe('G8: beside a transaction of another lane that waits', () => {
+describe('G8: while a transaction of another lane waits for a lock', () => {
   const trail = (number: number) => attributes('bob', { change: { trail: { array: { add: [number] } } } });
 
   test('the objects of another workspace take effect in their order', async () => {
@@ -90,7 +90,7 @@ describe('G8: beside a transaction of another lane that waits', () => {
       [quiet.id],
     );
     expect(rows).toEqual([{ trail: [0, 1, 2] }]);
-    // Behind its failure they would not wait either.
+    // The same transaction still waits: the objects did not take effect merely because it had failed.
     expect(await waitingSince(pool)).toBe(since);
     expect(await readSums(pool, workspace)).toMatchObject({ events: 0, points: 1 });
     await release();
@@ -98,13 +98,13 @@ describe('G8: beside a transaction of another lane that waits', () => {
     expect(await readSums(pool, workspace)).toMatchObject({ events: 300, points: 2 });
   });
 
-  test('G2: what waits for a lock of somebody else takes effect once when it is free', async () => {
+  test('G2: an object that waits for another lock takes effect once when the lock is released', async () => {
     const { scheduler, first, release } = await startBehindLock(visits(300));
     const quiet = await createWorkspace(pool, crypto.randomUUID());
     await scheduler.apply(deliver(quiet, [point('bob')], 1));
     const giveBack = await lockUsers(pool, 'workspace_id = $1', [quiet.id]);
     const one = scheduler.apply(deliver(quiet, [point('bob')], 1));
-    // It is given up when it has waited for the lock for as long as a transaction may, and tried again.
+    // The transaction fails after the lock timeout, and is retried.
     await waitUntil(async () => (await waitingForLocks()) === 2, { what: 'both to wait' });
     await waitUntil(async () => (await waitingForLocks()) === 1, { what: 'it to be given up' });
     await giveBack();
@@ -133,12 +133,12 @@ test('G8: a workspace whose transactions conflict does not delay another workspa
   await scheduler.apply(deliver(workspace, [event('ann', 'conflicts')]), deliver(quiet, [point('bob')]));
   expect(await readSums(own, workspace)).toMatchObject({ events: 1 });
   expect(await readSums(own, quiet)).toMatchObject({ points: 1 });
-  // Together, and once alone: that took ten attempts while the whole lane waited.
+  // One attempt together and one alone, instead of ten attempts while the whole lane waits.
   expect((await metrics.retries.get()).values[0]!.value).toBeLessThanOrEqual(2);
   await own.end();
 });
 
-test('G3: what waits of a lane stays behind its part in work, also when transactions are small and slow', async () => {
+test('G3: later envelopes of a lane wait for the running batch, even if it is small and slow', async () => {
   const { url, pool: own, workspace } = await createStore();
   await makeTriggers(own, [
     `create function wait_for_go() returns trigger language plpgsql as $$
@@ -150,12 +150,12 @@ test('G3: what waits of a lane stays behind its part in work, also when transact
       for each row when (new.name = 'slow') execute function wait_for_go()`,
   ]);
   const scheduler = new Scheduler(own, { metrics: createWorkerMetrics(), log: silent });
-  /** Everything that is slow waits while it is shut. */
+  /** Blocks all events named `slow` while it is shut. */
   const gate = await makeGate(url, 1);
   const named = async (name: string) =>
     (await own.query('select count(*)::integer as count from events where name = $1', [name])).rows[0].count;
 
-  // A slow transaction, after which no further one is large.
+  // A slow transaction first, after which the scheduler chooses small batches.
   await gate.shut();
   const slow = scheduler.apply(deliver(workspace, [event('ann', 'slow')]));
   await waitUntil(gate.isWaitedFor, { what: 'the slow event' });

@@ -15,7 +15,7 @@ const row = {
 };
 const purchase = { ...row, productId: 'shoe', currency: 'EUR', price: 1, quantity: 1 };
 
-/** One event, and the purchase. */
+/** Returns changes with one event and the given purchase. */
 function changesWith(one: typeof purchase) {
   const nothing = {
     groups: new Map(),
@@ -37,17 +37,17 @@ function connection(answer: () => Promise<unknown>) {
   return { tx: { connection: { stream: new PassThrough() }, query } as unknown as Connection, sent };
 }
 
-test('the ids of a round are known while the store is at work', () => {
+test('the ids of a round are known before Postgres has replied', () => {
   const { tx, sent } = connection(() => new Promise(() => {}));
   const { events, purchases } = writeChanges(tx, changesWith(purchase), NOW);
   expect(sent).toEqual(['record-events', 'record-purchases']);
   expect([events?.ids, purchases?.ids].map((ids) => ids?.length)).toEqual([10, 10]);
 });
 
-test('G4: a row that cannot be sent fails its round, and what was sent before it is heard of all the same', async () => {
+test('G4: a row that cannot be sent fails its round, and earlier replies are still handled', async () => {
   const answer = () => new Promise((_, reject) => setImmediate(reject, new Error('refused')));
   const { tx, sent } = connection(answer);
-  // Nobody would hear of the answer, which comes later, if it was no part of the round.
+  // The reply comes later; if it was not part of `stored`, its rejection would be unhandled.
   const { events, purchases, stored } = writeChanges(
     tx,
     changesWith({ ...purchase, id: null as never }),

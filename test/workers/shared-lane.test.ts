@@ -8,7 +8,7 @@ import { applyInParts, attributes, deliver, event, point, readSums } from './bat
 import { createFenceScene } from './fence-scene.ts';
 import { changesOfFull, countChanged, growFullUsers } from './full-users.ts';
 
-describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with an envelope that takes long', (kind) => {
+describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with a slow envelope', (kind) => {
   let scene: Awaited<ReturnType<typeof createFenceScene>>;
   let neighbour: TestWorkspace;
   let stop: () => Promise<unknown>;
@@ -37,7 +37,7 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with an envelope
       { what: 'an empty lane' },
     );
 
-  test('lets the neighbours behind it have their turn, each once, and leaves nothing in the lane', async () => {
+  test('applies later envelopes of another workspace once, before the slow one has ended', async () => {
     const long = of(scene.workspace, ...changesOfFull(60));
     await scene.producer.add([long]);
     await isChanged(1);
@@ -77,7 +77,7 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with an envelope
     ]);
   });
 
-  test('G2: applies nothing again that another worker has done meanwhile', async () => {
+  test('G2: does not apply objects again that another worker has applied at the same time', async () => {
     const long = of(
       scene.workspace,
       ...changesOfFull(30).flatMap((change, index) => [change, point(`p${index}`)]),
@@ -85,7 +85,7 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with an envelope
     const before = await readSums(scene.pool, scene.workspace);
     await scene.producer.add([long]);
     await isChanged(5);
-    // As after a lock that ran out: somebody else has the same envelope.
+    // Another worker has the same envelope, as after an expired lock.
     await applyInParts(scene.pool, [long]);
     await waitUntil(() => scene.ledger(long.id), { what: 'the last part' });
     await laneIsEmpty();
@@ -93,7 +93,7 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with an envelope
     expect((await readSums(scene.pool, scene.workspace)).points).toBe(before.points + 30);
   });
 
-  test('stops at a fence that stands behind it', async () => {
+  test('stops at a fence after the slow envelope', async () => {
     const both = scene.startWorker([1]);
     const fence = scene.fence([0, 1], event(uuidv7(), 'fenced'));
     const long = of(scene.workspace, ...changesOfFull(30));

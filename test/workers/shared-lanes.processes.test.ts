@@ -9,7 +9,7 @@ import { beginTraffic } from '../../tools/chaos/traffic.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { everyLaneMoves, type Fleet, type Member } from '../setup/fleet.ts';
 
-/** Three workers share them as 4, 4 and 3. */
+/** Number of lanes; three workers get 4, 4 and 3 of them. */
 const LANES = 11;
 
 let scene: Scene;
@@ -24,7 +24,7 @@ beforeAll(async () => {
     ...{ backend: 'redis', short: true, seed: 11, say() {} },
     createDatabase: async () => database,
   });
-  // As a release has them.
+  // The defaults of a release.
   const env = { LANES: String(LANES), LOCK_DURATION_MS: '5000', STALLED_INTERVAL_MS: '1000' };
   ({ fleet, load, circles } = await beginTraffic(scene, { edges: 1, workers: 3, env }));
   redis = new Redis(fleet.redis!.url);
@@ -34,19 +34,19 @@ afterAll(async () => {
   await scene?.stop();
 });
 
-/** Blocking connections of all workers to lanes. */
+/** Returns the number of blocking connections of all workers to lanes. */
 async function blocking(): Promise<number> {
   const list = (await redis.client('LIST')) as string;
   return list.split('\n').filter((line) => / cmd=bzpopmin /.test(line)).length;
 }
 
-/** Workers whose lease has not expired. */
+/** Returns the number of workers whose lease has not expired. */
 async function alive(): Promise<number> {
   const [seconds] = await redis.time();
   return redis.zcount('{penstock}:shares:workers', Number(seconds) * 1000, '+inf');
 }
 
-/** Lanes by the worker that has them, by its pid. */
+/** Returns the number of lanes of each worker, by pid. */
 async function shares(): Promise<Map<number, number>> {
   const [owners, all] = await Promise.all([
     redis.hvals('{penstock}:shares:owners'),
@@ -61,7 +61,7 @@ async function shares(): Promise<Map<number, number>> {
   return found;
 }
 
-/** Resolves when these have all lanes, each as many as another or one more. @returns milliseconds */
+/** Waits until these workers have all lanes in even shares, which differ by at most one. @returns milliseconds */
 async function untilShared(workers: Member[]): Promise<number> {
   const from = performance.now();
   await waitUntil(
@@ -76,16 +76,16 @@ async function untilShared(workers: Member[]): Promise<number> {
   return performance.now() - from;
 }
 
-test('three workers have even shares, and a blocking connection for each lane and not for each worker of it', async () => {
+test('three workers have even shares of the lanes, and one blocking connection per lane', async () => {
   await untilShared(fleet.workers);
-  // One more of each worker is for replays of dead letters.
+  // Each worker has one more connection for replays of dead letters.
   await waitUntil(async () => (await blocking()) <= LANES + 3, { what: 'as few connections as lanes' });
   await waitUntil(async () => unworkedLanes(await listProcesses(fleet.pool), LANES).length === 0, {
     what: 'all lanes in the heartbeats',
   });
 });
 
-test('a worker is asked to end: others have its lanes within a second', async () => {
+test('when a worker gets SIGTERM, others have its lanes within a second', async () => {
   const [leaving, ...others] = fleet.workers as [Member, ...Member[]];
   const taken = untilShared(others);
   const ended = fleet.end(leaving, 'SIGTERM');
@@ -95,7 +95,7 @@ test('a worker is asked to end: others have its lanes within a second', async ()
   await untilShared([...others, await fleet.startWorker()]);
 });
 
-test('a worker is killed: all lanes are worked again within five seconds, what it had in work too', async () => {
+test('when a worker is killed, all its lanes and active jobs progress within five seconds', async () => {
   const [killed, ...others] = fleet.workers as [Member, ...Member[]];
   await fleet.end(killed);
   const moved = await everyLaneMoves(fleet, 10_000);
@@ -103,7 +103,7 @@ test('a worker is killed: all lanes are worked again within five seconds, what i
   expect(await untilShared(others)).toBeLessThan(1000);
 });
 
-test('a worker is frozen: others have its lanes; thawed, it closes them and has its share again', async () => {
+test('others take the lanes of a frozen worker; when resumed, it closes them and gets a share', async () => {
   const [frozen, other] = fleet.workers as [Member, Member];
   frozen.kill('SIGSTOP');
   await untilShared([other]);
@@ -113,7 +113,7 @@ test('a worker is frozen: others have its lanes; thawed, it closes them and has 
   await waitUntil(async () => (await blocking()) <= LANES + 2, { what: 'closed lanes' });
 });
 
-test('a worker that thaws after its replacement was killed takes over every lane within five seconds', async () => {
+test('a worker that resumes after its replacement was killed takes all lanes within five seconds', async () => {
   const [frozen, replacement] = fleet.workers as [Member, Member];
   frozen.kill('SIGSTOP');
   await untilShared([replacement]);
@@ -125,7 +125,7 @@ test('a worker that thaws after its replacement was killed takes over every lane
   await untilShared([frozen, await fleet.startWorker()]);
 }, 60_000);
 
-test('Redis is away for longer than a lease: nobody ends, and the lanes are shared out as before', async () => {
+test('workers survive a Redis outage longer than their lease and share the lanes evenly again', async () => {
   process.kill(fleet.redis!.pid, 'SIGSTOP');
   await sleep(4000);
   process.kill(fleet.redis!.pid, 'SIGCONT');
@@ -133,7 +133,7 @@ test('Redis is away for longer than a lease: nobody ends, and the lanes are shar
   await everyLaneMoves(fleet, 20_000);
 }, 60_000);
 
-test('G2, G3: through all of it each object took effect once, and in order', async () => {
+test('G2, G3: each object has taken effect once and in order after all these faults', async () => {
   await load.more(50);
   await scene.settle(fleet, { load, circles });
   expect(scene.describeFindings()).toEqual([]);

@@ -9,7 +9,7 @@ import { type Lanes, type LanesOptions, startLanes } from '../../workers/lane/la
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 import { silent } from './batch.ts';
 
-/** More than 64 lanes, of as many shards as a cluster may have. */
+/** Layouts of up to 128 lanes, on up to 16 shards. */
 const shapes = [
   { SHARDS: 1, LANES: 64 },
   { SHARDS: 16, LANES: 4 },
@@ -30,7 +30,7 @@ afterAll(async () => {
   redis.disconnect();
 });
 
-/** The lanes of a process, of which nothing is ever asked of Postgres: none of them holds anything. */
+/** Starts the lanes of a process. They never query Postgres because all lanes are empty. */
 function startWorker() {
   const databaseUrl = 'postgresql://nobody@127.0.0.1:1/nothing';
   const config = readConfig({
@@ -67,7 +67,7 @@ function startWorker() {
   };
 }
 
-/** Connections that wait in Redis for a job. */
+/** Returns the number of connections that wait for a job in Redis. */
 async function blocking(): Promise<number> {
   const list = (await redis.client('LIST')) as string;
   return list.split('\n').filter((line) => / cmd=bzpopmin /.test(line)).length;
@@ -90,7 +90,7 @@ describe.each(shapes)('$SHARDS shards of $LANES lanes', (given) => {
     for (const worker of running.splice(0)) await worker.stop();
   });
 
-  test('8 workers hold at most a quarter more blocking connections than there are lanes, once each has its share', async () => {
+  test('8 workers with even shares hold at most 1.25 blocking connections per lane', async () => {
     running.push(startWorker());
     await waitUntil(() => isEven(), { what: 'all lanes at the first worker' });
     for (let more = 1; more < 8; more++) running.push(startWorker());
@@ -99,7 +99,7 @@ describe.each(shapes)('$SHARDS shards of $LANES lanes', (given) => {
     expect(await blocking()).toBeLessThanOrEqual(1.25 * allLanes());
   });
 
-  test('a worker that stops leaves its lanes to the others, and no connection behind', async () => {
+  test('a worker that stops leaves its lanes to the others and closes its connections', async () => {
     for (const leaving of running.splice(0, 5)) await leaving.stop();
     await waitUntil(() => isEven(), { what: 'even shares of those that are left' });
     await waitUntil(async () => (await blocking()) === allLanes(), { what: 'a connection for each lane' });

@@ -12,7 +12,7 @@ function event(user: string): AcceptedObject {
   return { id: uuidv7(), index: 0, kind: 'events', identifier: { external_id: user }, name: 'visited', time };
 }
 
-/** An envelope with a request of each of these workspaces, of two objects each. */
+/** Creates an envelope with one request of two objects for each of these workspaces. */
 function envelopeOf(...owners: string[]): Delivery {
   const requests = owners.map((workspace_id) => ({
     ...{ request_id: uuidv7(), workspace_id, accepted_at, count: 2 },
@@ -23,7 +23,7 @@ function envelopeOf(...owners: string[]): Delivery {
   };
 }
 
-test('G7: the objects of an envelope are opened once, each in the share of its workspace, at its place', () => {
+test('G7: each object of an envelope is opened once, in the share of its workspace, at its place', () => {
   const shared = envelopeOf(second, first, second);
   const shares = sharesOf([shared, envelopeOf(first)]);
   expect(shares.map(({ workspaceId, deliveries }) => [workspaceId, deliveries.length])).toEqual([
@@ -36,7 +36,7 @@ test('G7: the objects of an envelope are opened once, each in the share of its w
   expect(opened[0]!.map(({ place }) => place)).toEqual([0, 1, 4, 5]);
 });
 
-test('G2: a share goes by the same id whatever else a batch holds, and none by that of its envelope', () => {
+test('G2: the id of a share is independent of the batch and differs from the envelope id', () => {
   const shared = envelopeOf(second, first);
   const idsIn = (deliveries: Delivery[]) =>
     sharesOf(deliveries).flatMap((share) =>
@@ -52,7 +52,7 @@ test('G2: a share goes by the same id whatever else a batch holds, and none by t
   expect(sharesOf([own])[0]!.deliveries[0]!.id).toBe(own.id);
 });
 
-test('what the ledger keeps of a share tells of the requests of its workspace alone', () => {
+test('the ledger traces of a share contain only the requests of its workspace', () => {
   const shared = envelopeOf(first, second);
   const traces = sharesOf([shared]).map(({ deliveries }) => tracesOf(deliveries[0]!)!);
   const bytesOf = (uuid: string) => Buffer.from(uuid.replaceAll('-', ''), 'hex');
@@ -60,13 +60,13 @@ test('what the ledger keeps of a share tells of the requests of its workspace al
     expect(traces.map((one) => one.includes(bytesOf(request_id)))).toEqual([place === 0, place === 1]);
 });
 
-test('what nobody can read is a share of nobody', () => {
+test('an unreadable envelope becomes a share of NIL_UUID', () => {
   const broken = { id: uuidv7(), lane: 0, envelope: 'nonsense' } as unknown as Delivery;
   expect(sharesOf([broken]).map(({ workspaceId }) => workspaceId)).toEqual([NIL]);
   expect(open(sharesOf([broken])[0]!.deliveries).deadLetters).toHaveLength(1);
 });
 
-test('what is left of shares is left of their envelopes', () => {
+test('the remaining objects of a share are reported under the id of its envelope', () => {
   const shared = envelopeOf(first, second);
   const deliveries = sharesOf([shared]).flatMap((share) => share.deliveries);
   const applied = {

@@ -23,7 +23,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
   afterAll(() => pool.end());
 
-  /** An envelope of both workspaces. */
+  /** Creates an envelope with objects of both workspaces. */
   function shared(user: string): Delivery {
     const [first, second] = [one, other].map((workspace) =>
       deliver(workspace, [event(user), point(user)]),
@@ -33,7 +33,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     return { ...first, envelope: { requests, objects } };
   }
 
-  test('G2: an envelope of several workspaces takes effect once in each, however it is delivered again', async () => {
+  test('G2: a redelivered envelope of several workspaces takes effect once in each of them', async () => {
     const envelope = shared('ada');
     await applyBatch(pool, [envelope], silent);
     await applyBatch(pool, [deliver(other, [event('eve')]), envelope], silent);
@@ -43,7 +43,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
       expect(await readSums(pool, workspace)).toMatchObject({ points: 1, events: 2 });
   });
 
-  test('G2: the same in parts, each a transaction of one workspace', async () => {
+  test('G2: an envelope of several workspaces takes effect once if it is applied in parts', async () => {
     const before = await Promise.all([one, other].map((workspace) => readSums(pool, workspace)));
     const envelopes = Array.from({ length: 3 }, () => shared('bob'));
     await applyInParts(pool, envelopes);
@@ -55,11 +55,11 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     expect((await pool.query('select from cut_envelopes')).rowCount).toBe(0);
   });
 
-  test('what took effect before the tables were distributed does not once more', async () => {
+  test('an envelope that took effect before the tables were distributed is skipped', async () => {
     const envelope = shared('cy');
     await pool.query('insert into ledger (envelope_id) values ($1)', [envelope.id]);
     expect(await applyBatch(pool, [envelope], silent)).toEqual({ kind: 'skipped' });
   });
 });
 
-test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+test.skipIf(citusUrl)('LEFT OUT: no test ran on Citus because CITUS_URL is not set', () => {});

@@ -12,7 +12,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   });
   afterAll(() => scene.stop());
 
-  /** As many envelopes of lane 0, each of which adds its number to the user's trail. */
+  /** Creates envelopes of lane 0, each of which adds its number to the user's trail. */
   const trail = (user: string, count: number) =>
     Array.from({ length: count }, (_, number) =>
       scene.plain(0, attributes(user, { change: { trail: { array: { add: [String(number)] } } } })),
@@ -59,8 +59,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     });
     afterEach(() => stop());
 
-    test('G3: what waits behind an envelope in work takes effect in few transactions, in its order, and leaves the lane', async () => {
-      // The first read may come too early to see anything; a later round shows it.
+    test('G3: envelopes that wait for a running one are applied in order in few transactions', async () => {
+      // The first snapshot may be too early to contain the envelopes, so several rounds are tried.
       for (let round = 0, fewest = 20; fewest > 5; round++) {
         expect(round, `${fewest} transactions at best`).toBeLessThan(10);
         const user = `${kind}-walker-${round}`;
@@ -84,11 +84,11 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       }
     });
 
-    test('G3: a lane full of small envelopes is drained in few transactions, in its order', async () => {
+    test('G3: a lane full of small envelopes is drained in order in few transactions', async () => {
       await stop();
       const user = `${kind}-backlog`;
       const entries = trail(user, 300);
-      // As a queue has them that has waited for its workers: more than one read sees.
+      // A backlog that is larger than one snapshot.
       await addOneByOne(entries);
       stop = scene.startWorker([0]);
       await allApplied(entries);
@@ -97,7 +97,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await laneIsEmpty();
     });
 
-    test('G2: envelopes of which another worker has applied some have one effect each', async () => {
+    test('G2: envelopes have one effect each if another worker has already applied some of them', async () => {
       const user = `${kind}-twice`;
       const entries = trail(user, 12);
       await applyBatch(scene.pool, entries.slice(0, 3), silent);

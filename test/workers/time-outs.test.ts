@@ -47,7 +47,7 @@ beforeEach(async () => {
   workspace = await createWorkspace(pool, crypto.randomUUID());
 });
 
-test('G4: a statement whose rows have another shape since a migration is nobody’s fault, and its connection is given up', async () => {
+test('G4: a cached plan that a migration made invalid closes its connection, blaming no object', async () => {
   const narrow = openPool((await createDatabase()).url, 1);
   await narrow.query('create table shapes (one text)');
   const ask = () => inTransaction(narrow, (tx) => tx.query({ name: 'shapes', text: 'select * from shapes' }));
@@ -67,13 +67,13 @@ const visits = (count: number) => Array.from({ length: count }, (_, index) => ev
 const lettersOf = async () =>
   (await readDeadLetters(pool)).filter((row) => row.workspace_id === workspace.id);
 
-describe('G8, G4: what fails the same way each time', () => {
+describe('G8, G4: an object that fails in the same way each time', () => {
   test.each([
     ['greedy', 'out of memory'],
     ['idle', 'idle too long'],
-    // It ends the connection: no savepoint is left to go back to, and what was in hand is all that is known.
+    // The connection ends, so that no savepoint is left and only the last attempt's objects are known.
     ['breaks', 'terminating connection due to transaction timeout'],
-  ])('is found among the others and becomes a dead letter with its reason: %s', async (name, reason) => {
+  ])('becomes a dead letter with its reason, and the other objects are applied: %s', async (name, reason) => {
     const bad = [event('ann', name), event('bob', name)];
     const objects = [...visits(20), bad[0]!, point('ann'), ...visits(20), bad[1]!, point('ann')];
     await start().apply(
@@ -87,7 +87,9 @@ describe('G8, G4: what fails the same way each time', () => {
     expect(await readSums(pool, workspace)).toMatchObject({ events: 45, points: 3, usage: 48 });
   });
 
-  test('is so by a time-out as well, and another lane goes on meanwhile', { timeout: 240_000 }, async () => {
+  test('becomes a dead letter after a statement timeout, and another lane is not blocked', {
+    timeout: 240_000,
+  }, async () => {
     const log = createLog('test', 'silent');
     let failures = 0;
     log.warn = () => void failures++;
@@ -108,16 +110,18 @@ describe('G8, G4: what fails the same way each time', () => {
   });
 });
 
-describe('G8: one object of thousands takes too long', () => {
+describe('G8: one of 4,000 objects takes too long', () => {
   const MANY = 4000;
 
   /**
-   * Milliseconds: each statement that is ended in the search takes 18 s with the others, all else is the machine's. It
-   * was twice as much at least before.
+   * Maximum milliseconds. The timed-out statements of the search take 18 s together; the remaining time depends on the
+   * machine. A slower search took at least twice as long.
    */
   const LONGEST = 60_000;
 
-  test('it is found in few attempts, and all others are applied', { timeout: 240_000 }, async () => {
+  test('the object is found after one failed batch, and all others are applied', {
+    timeout: 240_000,
+  }, async () => {
     const metrics = createWorkerMetrics();
     const scheduler = new Scheduler(pool, { metrics, log: silent });
     const slow = event('ann', 'sleeps');
@@ -129,7 +133,7 @@ describe('G8: one object of thousands takes too long', () => {
       deliver(workspace, [point('ann')]),
       deliver(workspace, [point('bob')], 1),
     );
-    // The other lane of the same batch goes on when the batch has failed once, while the object is searched for.
+    // The other lane of the same batch continues after the batch has failed once, during the search for the object.
     await waitUntil(async () => (await readSums(pool, workspace)).points === 1, { what: 'the other lane' });
     expect(await lettersOf()).toEqual([]);
     await applied;
@@ -139,7 +143,7 @@ describe('G8: one object of thousands takes too long', () => {
     expect(await readSums(pool, workspace)).toMatchObject({ events: MANY, points: 2 });
   });
 
-  test('what takes too long only together takes effect, and nothing is a dead letter', {
+  test('objects that are too slow only together take effect without dead letters', {
     timeout: 240_000,
   }, async () => {
     const heavy = Array.from({ length: 40 }, (_, index) => event(`visitor-${index}`, 'heavy'));
@@ -149,10 +153,10 @@ describe('G8: one object of thousands takes too long', () => {
   });
 });
 
-describe('G4: a statement that the store cannot plan is a fault of the service', () => {
+describe('G4: a statement that Postgres cannot plan is a fault of Penstock', () => {
   const unplannable = 'could not create distributed plan';
 
-  test('its object is no dead letter, its lane waits, the other lanes go on, and it takes effect once it can', {
+  test('only its lane waits, without dead letters, and the object applies once it can', {
     timeout: 60_000,
   }, async () => {
     await makeTriggers(pool, [
@@ -193,7 +197,7 @@ describe('G4: a statement that the store cannot plan is a fault of the service',
   });
 });
 
-test('G4: a wait for what somebody else has in hand is none for the objects, wherever their rows lie', async () => {
+test('G4: a lock timeout does not count against the objects, on any node', async () => {
   await applyTogether(pool, [deliver(workspace, [point('held')])]);
   const holder = await pool.connect();
   await holder.query('begin');
@@ -208,7 +212,7 @@ test('G4: a wait for what somebody else has in hand is none for the objects, whe
   expect(countsAgainstObject(error)).toBe(false);
 });
 
-test('a wait for a lock fails before its statement does: it must not look as if the objects took too long', () => {
+test('the lock timeout is shorter than the statement timeout in all limits of a batch', () => {
   for (const { statement, lock } of [LIMITS, BISECTING, ALONE]) expect(lock).toBeLessThan(statement);
 });
 
@@ -234,16 +238,16 @@ test.each([
     'one without room for another one',
     { code: '53200', message: 'maximum number of prepared transactions reached' },
   ],
-])("%s is nobody's fault, however often it comes back", (_, error) => {
+])('%s never counts against an object', (_, error) => {
   expect(triesOf(error)).toBe(Number.POSITIVE_INFINITY);
   expect(countsAgainstObject(error)).toBe(false);
 });
 
-test('what time, memory or a connection runs out of is, at the third time', () => {
+test('a timeout or lack of memory counts against an object after three failures', () => {
   expect(['57014', '25P03', '53200'].map((code) => triesOf({ code }))).toEqual([3, 3, 3]);
 });
 
-test('what another lane has its part in is, at the tenth time, however the store tells it', () => {
+test('a conflict with another lane counts against an object after ten failures, on any node', () => {
   const index = 'profiles_external_id';
   const races = [
     { code: '23505', constraint: index },
@@ -260,7 +264,7 @@ test('G4: a deadlock splits the batch after ten failures and never makes an obje
   }
 });
 
-test('G4: a lost connection counts against an object only after ten failures, also behind a pooler', () => {
+test('G4: a lost connection counts against an object after ten failures, also with a pooler', () => {
   const lost = [
     new Error('Connection terminated unexpectedly'),
     { code: '08P01', message: 'server conn crashed?' },

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { startSettling } from '../../workers/upkeep/tombstones.ts';
 import { createStore, silent } from './batch.ts';
 
-test('a worker that is told of tombstones again and again leaves no timers behind', async () => {
+test('a worker that is woken for tombstones repeatedly leaks no timers', async () => {
   const warnings: string[] = [];
   const note = ({ message }: Error) => void warnings.push(message);
   process.on('warning', note);
@@ -14,7 +14,7 @@ test('a worker that is told of tombstones again and again leaves no timers behin
   for (let round = 1; round <= 40; round++) {
     settling.wake();
     while (looked() < round) await sleep(2);
-    // It rests again by now.
+    // Time for the worker to rest again.
     await sleep(5);
   }
   await settling.stop();

@@ -8,7 +8,7 @@ import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
 import { startWatchdog } from '../../workers/lane/watchdog.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
-/** Milliseconds. */
+/** Lock duration in milliseconds. */
 const LOCK = 250;
 
 let connection: QueueConnection;
@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 afterAll(() => connection.stop());
 
-/** A watchdog over a lane that nobody works, with a job in it. */
+/** Starts a watchdog for a lane that has jobs but no worker. */
 async function scene(lane: number, { jobs = 1, redis = undefined as QueueConnection['redis'] } = {}) {
   const told = { opened: 0, stopped: 0, ended: 0 };
   const queue = openQueue(connection, laneName(lane));
@@ -46,7 +46,7 @@ async function scene(lane: number, { jobs = 1, redis = undefined as QueueConnect
   return { told, queue, end };
 }
 
-test('a lane whose jobs wait with none in work is reopened once, and then the process ends', async () => {
+test('a lane with waiting jobs and no active job is reopened once, then the process exits', async () => {
   const { told, end } = await scene(0);
   await waitUntil(() => told.opened === 2, { what: 'the lane to be reopened' });
   expect(told).toEqual({ opened: 2, stopped: 1, ended: 0 });
@@ -58,7 +58,7 @@ test('a lane whose jobs wait with none in work is reopened once, and then the pr
 test.each([
   ['that is empty', 0, async () => {}],
   ['that was paused at the dashboard', 1, (queue: ReturnType<typeof openQueue>) => queue.pause()],
-] as const)('a lane %s is left alone', async (_, jobs, prepare) => {
+] as const)('a lane %s is not reopened', async (_, jobs, prepare) => {
   const { told, queue, end } = await scene(jobs + 1, { jobs });
   await prepare(queue);
   const started = performance.now();
@@ -67,7 +67,7 @@ test.each([
   await end();
 });
 
-test('a lane is left alone while the queue is slow to answer, and judged when it is not', async () => {
+test('a lane is not reopened while the queue answers slowly, and is checked again afterwards', async () => {
   const { told, end } = await scene(4);
   network.set({ delay: LOCK / 5 });
   const started = performance.now();
@@ -78,7 +78,7 @@ test('a lane is left alone while the queue is slow to answer, and judged when it
   await end();
 });
 
-test("no process ends while the lanes' own connection does not answer, also a new one", async () => {
+test("the process does not exit while the lanes' own connection, even a new one, does not answer", async () => {
   const far = await startTroubleProxy(server.url, Math.random);
   const own = connectWorker(readConfig({ REDIS_URL: far.url }), '');
   await waitUntil(own.ready, { what: 'Redis' });
@@ -94,7 +94,7 @@ test("no process ends while the lanes' own connection does not answer, also a ne
   await own.stop();
 });
 
-test('a lane that moves is left alone, however much waits in it', async () => {
+test('a lane that makes progress is not reopened, even with many waiting jobs', async () => {
   const { told, queue, end } = await scene(3, { jobs: 30 });
   const started = performance.now();
   await waitUntil(
