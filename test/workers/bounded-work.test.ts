@@ -126,8 +126,8 @@ describe('G8: the next workspace in the lane waits for less than 3 s of processo
   );
 
   test.each([
-    ['as many as an address may have', MAX_HOLDERS - 10],
-    ['more than it may have', 9990],
+    ['just below the limit', MAX_HOLDERS - 10],
+    ['above the limit', 9990],
   ])(
     'after merges by an address with very many holders: %s',
     async (_, holders) => {

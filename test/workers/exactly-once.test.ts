@@ -87,7 +87,7 @@ describe('the connection is cut around COMMIT', () => {
   const ROUNDS = lengthOf({ short: 10, long: 50 });
 
   test.each([
-    ['before Postgres has heard of it', 'before', 'applied'],
+    ['before Postgres has received it', 'before', 'applied'],
     ['after it has taken effect, with the reply lost', 'after', 'skipped'],
   ] as const)('G2: %s: after a retry, the envelope has one effect', async (_, when: Cut, second) => {
     const cutter = await startCommitCutter(url);

@@ -36,8 +36,8 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
   });
 
   test.each([
-    ['that hear each other', false],
-    ['of which none hears the others', true],
+    ['with notifications', false],
+    ['without notifications', true],
   ])('G3: lanes of several workers %s pass a fence only after all have arrived', async (_, deaf) => {
     const fence = scene.fence([0, 1, 2], event('ann'));
     const behind = [0, 1, 2].map((lane) => scene.plain(lane, event(`after-${lane}`)));

@@ -51,11 +51,11 @@ describe('G8: a user whose stored custom attributes exceed the limit', () => {
   );
 
   test.each<[string, Parameters<typeof attributes>[1]]>([
-    ['the same again', { set: { seen: 'twice', text0: 'y'.repeat(250) } }],
-    ['less', { set: { text1: 'short', text2: null } }],
-    ['an element less', { change: { tags: { array: { remove: ['a'] } } } }],
+    ['attributes of equal size', { set: { seen: 'twice', text0: 'y'.repeat(250) } }],
+    ['smaller attributes', { set: { text1: 'short', text2: null } }],
+    ['one array element fewer', { change: { tags: { array: { remove: ['a'] } } } }],
     [
-      'objects less',
+      'one array object fewer',
       { change: { empties: { objects: { remove: [{ key: 'id', value: 3 }], merge: false } } } },
     ],
   ])('accepts a change that does not make it larger: %s', async (_, change) => {

@@ -221,7 +221,7 @@ const selector = fc.oneof(
   from(ALIASES).map((user_alias) => ({ user_alias })),
 );
 
-/** A request to an operation that uses a lane; all its values are at the limits of what is allowed. */
+/** A request to an operation that uses a lane; all its values are at the allowed limits. */
 export const hostileRequest: fc.Arbitrary<{ id: string; body: Record<string, Json> }> = fc.oneof(
   {
     weight: 6,

@@ -27,13 +27,13 @@ afterAll(() => pool.end());
 
 test.each<[string, object, Cause]>([
   ['a trigger raises an exception', { code: 'P0001' }, 'object'],
-  ['a value that its type does not hold', { code: '22003' }, 'object'],
-  ['text that jsonb does not hold', { code: '22P05' }, 'object'],
+  ['a value outside the range of its type', { code: '22003' }, 'object'],
+  ['a text that jsonb cannot store', { code: '22P05' }, 'object'],
   ['a constraint is violated', { code: '23514' }, 'object'],
   ['a program limit is exceeded', { code: '54000' }, 'object'],
-  ['a mistake of our own', new TypeError('x is undefined'), 'object'],
+  ['a bug in Penstock', new TypeError('x is undefined'), 'object'],
   [
-    'a mistake that Node finds',
+    'a value that Node rejects',
     Object.assign(new RangeError('too large'), { code: 'ERR_OUT_OF_RANGE' }),
     'object',
   ],
@@ -42,11 +42,15 @@ test.each<[string, object, Cause]>([
     Object.assign(new Error('closed'), { code: 'ERR_STREAM_DESTROYED' }),
     'infrastructure',
   ],
-  ['another lane made the same user', { code: '23505', constraint: 'profiles_external_id' }, 'chance'],
-  ['another lane gave the same alias away', { code: '23505', constraint: 'user_aliases_pkey' }, 'chance'],
-  ['the same in a shard', { code: '23505', constraint: 'user_aliases_pkey_102060' }, 'chance'],
+  ['another lane created the same user', { code: '23505', constraint: 'profiles_external_id' }, 'chance'],
+  ['another lane created the same alias', { code: '23505', constraint: 'user_aliases_pkey' }, 'chance'],
   [
-    'the same as the coordinator of a node tells it',
+    'another lane created the same alias in a shard',
+    { code: '23505', constraint: 'user_aliases_pkey_102060' },
+    'chance',
+  ],
+  [
+    'another lane created the same user, as the coordinator reports it',
     {
       code: '23505',
       message: 'duplicate key value violates unique constraint "profiles_external_id_102764"',
@@ -54,22 +58,22 @@ test.each<[string, object, Cause]>([
     'chance',
   ],
   [
-    'a row that is there twice, as the coordinator tells it',
+    'a duplicate row, as the coordinator reports it',
     { code: '23505', message: 'duplicate key value violates unique constraint "events_pkey_102236"' },
     'object',
   ],
   [
-    'an index that has no room for an external id',
+    'an external id that is too long for an index',
     { code: '54000', constraint: 'profiles_external_id' },
     'object',
   ],
-  ['two rows for one in a statement', { code: '21000' }, 'object'],
+  ['a statement that changes a row twice', { code: '21000' }, 'object'],
   ['a deadlock', { code: '40P01' }, 'conflict'],
   ['a serialization failure', { code: '40001' }, 'conflict'],
   ['the server shuts down', { code: '57P01' }, 'infrastructure'],
   ['too many connections', { code: '53300' }, 'infrastructure'],
   ['no disk space', { code: '53100' }, 'infrastructure'],
-  ['a table that a migration has yet to make', { code: '42P01' }, 'statement'],
+  ['a table that a migration has not created yet', { code: '42P01' }, 'statement'],
   ['a refused connection', Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }), 'infrastructure'],
   ['a broken connection', new Error('Connection terminated unexpectedly'), 'chance'],
 ])('%s: %o is %s', (_, error, expected) => {
@@ -107,9 +111,9 @@ describe('G8: 1,500 objects, many of which Postgres refuses', () => {
   const DEADLINE = 6000;
 
   test.each([
-    ['nothing but them', (index: number) => index < 1500],
-    ['every second one', (index: number) => index % 2 === 0],
-    ['one in forty', (index: number) => index % 40 === 0],
+    ['all of them', (index: number) => index < 1500],
+    ['every second object', (index: number) => index % 2 === 0],
+    ['one in 40 objects', (index: number) => index % 40 === 0],
   ])('take at most 6 s of processor time, and the valid ones are applied: %s', async (_, isBad) => {
     const own = await createWorkspace(pool, crypto.randomUUID());
     const objects = Array.from({ length: 1500 }, (_, index) =>

@@ -34,7 +34,7 @@ describe('a lane contains data of an unknown format', () => {
   test.each<[string, unknown]>([
     ['of another shape', { version: 9, batches: [{ rows: [1, 2] }] }],
     ['whose objects are not a list', { requests: [], objects: { 0: 'x' } }],
-    ['that says it is a replay and nothing else', { replay: true }],
+    ['with only the replay flag', { replay: true }],
     ['that is null', null],
     ['that is a text', 'envelope'],
   ])('G4: a job %s is kept as a single dead letter, and the lane continues', async (_, envelope) => {
@@ -48,19 +48,23 @@ describe('a lane contains data of an unknown format', () => {
 
   const requests = () => deliver(workspace, []).envelope.requests;
   const oddities: [string, object | null, RegExp][] = [
-    ['of a kind that no worker of this release knows', { ...event('ann'), kind: 'merges' }, /kind 'merges'/],
+    ['of a kind that is unknown to this release', { ...event('ann'), kind: 'merges' }, /kind 'merges'/],
     ['without a name', { ...event('ann'), name: undefined }, /'name' is required/],
     ['with an identifier of another kind', { ...event('ann'), identifier: { device: 'x' } }, /'identifier'/],
     ['with a number as external id', { ...event('ann'), identifier: { external_id: 7 } }, /'identifier/],
-    ['with nothing as identifier', { ...event('ann'), identifier: {} }, /'identifier/],
+    ['with an empty identifier', { ...event('ann'), identifier: {} }, /'identifier/],
     [
       'with half an alias',
       { ...event('ann'), identifier: { user_alias: { alias_label: 'l' } } },
       /'identifier/,
     ],
     ['without an id', { ...event('ann'), id: undefined }, /'id'/],
-    ['of a request that is not there', { ...event('ann'), request: 7 }, /request/],
-    ['of a request that is a name of all lists', { ...event('ann'), request: 'length' as never }, /request/],
+    ['of a missing request', { ...event('ann'), request: 7 }, /request/],
+    [
+      'whose request is named like a property of lists',
+      { ...event('ann'), request: 'length' as never },
+      /request/,
+    ],
     ['that is null', null, /request/],
   ];
 

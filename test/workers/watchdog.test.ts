@@ -57,7 +57,7 @@ test('a lane with waiting jobs and no active job is reopened once, then the proc
 
 test.each([
   ['that is empty', 0, async () => {}],
-  ['that was paused at the dashboard', 1, (queue: ReturnType<typeof openQueue>) => queue.pause()],
+  ['that was paused in the console', 1, (queue: ReturnType<typeof openQueue>) => queue.pause()],
 ] as const)('a lane %s is not reopened', async (_, jobs, prepare) => {
   const { told, queue, end } = await scene(jobs + 1, { jobs });
   await prepare(queue);
