@@ -33,8 +33,7 @@ describe('live updates, previews and keyboard use in a browser', () => {
     await page.evaluate(`document.querySelector('[data-live=lanes] table').kept = true;
       document.querySelector('[data-live=lanes] .scroll').scrollLeft = 9`);
     // A problem that appears above moves the page; what is looked at stays where it is on the screen.
-    const topOfFocused = () =>
-      page.evaluate<number>('document.activeElement.getBoundingClientRect().top');
+    const topOfFocused = () => page.evaluate<number>('document.activeElement.getBoundingClientRect().top');
     const top = await topOfFocused();
     const letters = page.locator('.figures div', { hasText: /^Dead letters/ }).locator('dd');
     const before = Number(await letters.textContent());

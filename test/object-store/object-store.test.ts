@@ -134,8 +134,14 @@ describe.each([
         'config',
         expect.stringContaining('is not a valid key'),
       ]);
-      expect(await errorOf(store.get(key))).toEqual(['config', expect.stringContaining('is not a valid key')]);
-      expect(await errorOf(store.remove(key))).toEqual(['config', expect.stringContaining('is not a valid key')]);
+      expect(await errorOf(store.get(key))).toEqual([
+        'config',
+        expect.stringContaining('is not a valid key'),
+      ]);
+      expect(await errorOf(store.remove(key))).toEqual([
+        'config',
+        expect.stringContaining('is not a valid key'),
+      ]);
     }
     await expect(store.list('../')).rejects.toThrow('is not a valid key');
   });

@@ -42,7 +42,7 @@ describe.each([
   });
 
   test.each([
-    ['that writes once a second', ['--appendfsync', 'everysec'], /^yes everysec: .*last second or two/],
+    ['that writes once a second', ['--appendfsync', 'everysec'], /^yes everysec: .*last one or two seconds/],
     ['that leaves writing to the system', ['--appendfsync', 'no'], /^yes no: .*has not written to disk/],
   ])('a Redis %s is used with a warning about the risk of a crash', async (_, args, text) => {
     expect(await warnings((await startRedis({ args })).url)).toEqual([expect.stringMatching(text)]);

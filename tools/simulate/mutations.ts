@@ -165,7 +165,11 @@ export const mutations: readonly Mutation[] = [
         replace: 'return place < ids.length ?',
       },
       // A scheduler's transactions are small: rows of the log have to be cut sooner.
-      { file: 'workers/streams/read.ts', find: 'const ENTRIES = 500;', replace: 'const ENTRIES = 3;' },
+      {
+        file: 'workers/streams/read.ts',
+        find: 'const MAX_ENTRIES = 500;',
+        replace: 'const MAX_ENTRIES = 3;',
+      },
       {
         file: 'workers/streams/source.ts',
         find: 'const PART_ENTRIES = 250;',
@@ -192,8 +196,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'src/store/ledger.ts',
-        find: "await tx.query({ name: 'release-envelopes', text: released, values: keyValues(keys) });",
-        replace: 'void [tx, keys, released];',
+        find: "await tx.query({ name: 'release-envelopes', text: releaseStatement, values: keyValues(keys) });",
+        replace: 'void [tx, keys, releaseStatement];',
       },
     ],
   },
@@ -204,8 +208,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'src/store/ledger.ts',
-        find: "name: 'read-cut-envelopes',\n    text: selected,\n    values: keyValues(keys),",
-        replace: "name: 'read-cut-envelopes',\n    text: selected,\n    values: keyValues([]),",
+        find: "name: 'read-cut-envelopes',\n    text: readCutStatement,\n    values: keyValues(keys),",
+        replace: "name: 'read-cut-envelopes',\n    text: readCutStatement,\n    values: keyValues([]),",
       },
     ],
   },
