@@ -61,6 +61,13 @@ function isOpenTo(viewer: Viewer, permit: Permit = 'anyone'): boolean {
   return permit === 'anyone' || viewer.accountId === undefined;
 }
 
+/** Tells whether the viewer may open a link of the console: `/dead-letters`, `/streams?state=failing`, `/#lanes`. */
+export function mayOpen(viewer: Viewer, link: string): boolean {
+  const [path = ''] = /^\/[^/?#]*/.exec(link) ?? [];
+  const found = places.flatMap(({ pages }) => pages).find((one) => one.path === path);
+  return isOpenTo(viewer, found?.permit);
+}
+
 /** Renders the navigation groups that have at least one page for the viewer. */
 function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
   return places.flatMap(({ group, pages }) => {

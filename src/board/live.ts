@@ -5,8 +5,10 @@ import { poll } from '../platform/poll.ts';
 import type { Viewer } from './access.ts';
 import { type PageServices, Sorry, sendSorry, viewerOf } from './console.ts';
 import type { RangeName } from './history.ts';
+import { mayOpen } from './layout.ts';
 import { healthParts } from './pages/health.ts';
 import { charts, rangeOf } from './pages/history.ts';
+import { problemList } from './problems.ts';
 
 /** Milliseconds between two readings of the fleet. All streams share them. */
 const LOOK_MS = 1000;
@@ -41,6 +43,8 @@ interface Stream {
   /** Account id; empty for BOARD_USER, so that all its sessions share one limit. */
   owner: string;
   range: RangeName;
+  /** Whether the viewer may open a link. */
+  mayOpen(link: string): boolean;
   endsAt: number;
   /** Whether to send all parts: the stream is new, or the client was too slow for the last update. */
   isWhole: boolean;
@@ -91,7 +95,9 @@ export function createLive({
     for (const stream of streams) {
       if (stream.response.writableNeedDrain) stream.isWhole = true;
       else {
-        send(stream, stream.isWhole ? all : changed);
+        const parts = stream.isWhole ? all : changed;
+        const problems = parts.problems && problemList(now.problems, stream.mayOpen).text;
+        send(stream, problems ? { ...parts, problems } : parts);
         stream.isWhole = false;
       }
     }
@@ -138,7 +144,8 @@ export function createLive({
 
     /** Streams until the client disconnects, the session ends, or the maximum duration is over. */
     serve(request, response) {
-      const { accountId: owner = '' } = viewerOf(response);
+      const viewer = viewerOf(response);
+      const { accountId: owner = '' } = viewer;
       const own = [...streams].filter((one) => one.owner === owner).length;
       if (own >= MOST_OF_ONE || streams.size >= MOST) {
         response.set('Retry-After', '30');
@@ -160,6 +167,7 @@ export function createLive({
       const stream: Stream = {
         ...{ response, owner, endsAt: performance.now() + lifeMs, isWhole: true },
         range: rangeOf(typeof range === 'string' ? range : ''),
+        mayOpen: (link) => mayOpen(viewer, link),
         again: response.locals.again,
       };
       streams.add(stream);

@@ -6,7 +6,7 @@ import { type Html, html, type Part } from '../../platform/html.ts';
 import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
 import type { Page, PageServices } from '../console.ts';
 import type { FleetState } from '../fleet.ts';
-import { badge, count, duration, empty, moment, table } from '../layout.ts';
+import { badge, count, duration, empty, mayOpen, moment, table } from '../layout.ts';
 import { problemList } from '../problems.ts';
 import { charts, chartsHead, rangeOf } from './history.ts';
 
@@ -17,10 +17,14 @@ const GB = 1024 * MB;
 type Kind = PageServices['connection']['kind'];
 
 /** Renders the parts of the page that are updated live, by name. */
-export function healthParts(now: FleetState, kind: Kind): Record<string, Html> {
+export function healthParts(
+  now: FleetState,
+  kind: Kind,
+  mayOpen: (link: string) => boolean = () => true,
+): Record<string, Html> {
   return {
     as_of: html`As of ${moment(now.at)}`,
-    problems: problemList(now.problems),
+    problems: problemList(now.problems, mayOpen),
     figures: figures(now),
     lanes: html`${shardTable(now)}${laneTable(now)}`,
     processes: processTable(now.processes),
@@ -36,10 +40,10 @@ const show: Page<PageServices> = {
   method: 'get',
   path: '/',
   right: 'anyone',
-  async handle({ services, query }) {
+  async handle({ services, query, viewer }) {
     const range = rangeOf(query('range'));
     const now = await services.fleet.look();
-    const parts = healthParts(now, services.connection.kind);
+    const parts = healthParts(now, services.connection.kind, (link) => mayOpen(viewer, link));
     const isAway = () => services.lacking().some(({ name }) => name === 'postgres');
     const drawn = now.processes ? await charts(services.database.pool, { range, isAway }) : undefined;
     const body = html`<h1>Health</h1>
