@@ -92,7 +92,7 @@ test('options that contradict each other are rejected before any write', async (
   await refused('A time must be written', '--from', 'yesterday');
   await refused('ends in .parquet', '--to', `${folder}.parquet`, '--format', 'ndjson');
   await refused('--no-gzip is set', '--to', `${folder}.ndjson.gz`, '--no-gzip');
-  await refused('is no key of an object', '--to', `${folder} a.ndjson`);
+  await refused('is not a valid key of an object', '--to', `${folder} a.ndjson`);
   await refused("'nobody'", '--workspace', 'nobody');
   await refused('has no active segment', '--segment', v7());
   expect(existsSync(folder)).toBe(false);
