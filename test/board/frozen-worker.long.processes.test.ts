@@ -9,8 +9,8 @@ import { startProcess } from '../setup/processes.ts';
 import { signIn, troublesOf } from './browser-console.ts';
 
 /**
- * Only in the long form of the tests. The short form covers the sentence in diagnosis.rules.test.ts, the stream in
- * live.test.ts, and a page that updates itself in browser-live.processes.test.ts.
+ * Only in the long form of the tests. The short form covers the sentence in checks/registry.rules.test.ts, the
+ * stream in live.test.ts, and a page that updates itself in browser-live.processes.test.ts.
  */
 const password = 'correct horse';
 

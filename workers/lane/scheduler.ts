@@ -34,7 +34,7 @@ const MAX_TRANSACTIONS = 2;
 /** Maximum units of a small batch: it takes little time even alongside two transactions of a slice each. */
 const SMALL_BATCH = 64;
 
-/** Timeouts in milliseconds while several workspaces send. A batch that exceeds them is retried without the others. */
+/** Timeouts in milliseconds while several workspaces send. They never count against an object: see `#noteTimeout`. */
 export const SHARED_LIMITS: Limits = { statement: 400, lock: 200 };
 
 /** Milliseconds of waiting for a slot after which the window is refreshed and the batch chosen again. */

@@ -205,8 +205,8 @@ export function createYielding({
       return wait({ age, maxAgeMs: mostMs, until }, leaving);
     },
     /**
-     * Resolves when a file may be started, at the latest when its oldest change reaches the maximum age for
-     * gathering.
+     * Resolves when a file may be started, at the latest when its oldest change reaches `gatherMs`, or the
+     * maximum age of throttled streams if that is more.
      */
     file(age: Age, gatherMs: number, leaving: AbortSignal): Promise<void> {
       return wait({ age, maxAgeMs: Math.max(gatherMs, mostMs), until: Number.POSITIVE_INFINITY }, leaving);
