@@ -24,6 +24,12 @@ const AT_ONCE = 8;
 const SMALL = 1 / 256;
 const SMALL_AT_ONCE = 512;
 
+/**
+ * Data that the window may hold while several workspaces send, as a multiple of a full transaction. The workspaces divide
+ * it among themselves. A workspace without any data in the window may exceed it up to twice the value.
+ */
+const MOST_HELD = 4;
+
 /** Maximum number of data reads per snapshot. */
 const MOST_READS = 4;
 
@@ -36,6 +42,12 @@ const MOST_DONE = 8192;
 /** An envelope in the lane, with the id of its job. */
 interface Known extends WaitingDelivery {
   job: string;
+}
+
+/** Data of a workspace in the window. `size` is a fraction of a full transaction. */
+interface Held {
+  units: number;
+  size: number;
 }
 
 export interface LaneWindowOptions {
@@ -142,32 +154,32 @@ export class LaneWindow {
     }
     this.#most = ids.length < LEAST_JOBS ? LEAST_JOBS : MOST_JOBS;
     if (this.#lease !== lease) return false;
-    this.#seeTags(ids);
-    await this.#readData(lease, ids);
+    const tags = ids.map(tagIn);
+    this.#seeTags(tags);
+    await this.#readData(lease, ids, tags);
     if (this.#lease !== lease) return false;
-    this.#show(ids);
+    this.#show(ids, tags);
     return true;
   }
 
   /** Replaces the window by a new snapshot: the leased envelope, then the waiting ones. */
-  #show(ids: readonly string[]): void {
+  #show(ids: readonly string[], tags: readonly (string | undefined)[]): void {
     const envelopes: Known[] = [];
     const read = new Map<string, Known>();
     if (this.#leased && !this.#done.has(this.#leased.job)) envelopes.push(this.#leased);
-    for (const job of ids) {
+    for (const [index, job] of ids.entries()) {
       if (this.#done.has(job)) continue;
       const known = this.#read.get(job);
       if (known) read.set(job, known);
-      envelopes.push(known ?? { id: ledgerKey(job), job, tag: tagIn(job) });
+      envelopes.push(known ?? { id: ledgerKey(job), job, tag: tags[index] });
     }
     this.#read = read;
     this.#envelopes = envelopes;
   }
 
-  #seeTags(ids: readonly string[]): void {
+  #seeTags(tags: readonly (string | undefined)[]): void {
     let last: string | undefined;
-    for (const id of ids) {
-      const tag = tagIn(id);
+    for (const tag of tags) {
       if (tag === undefined || tag === SHARED || tag === last) continue;
       this.#options.accounts.see(tag);
       last = tag;
@@ -175,9 +187,13 @@ export class LaneWindow {
   }
 
   /** Reads the envelope data that the next batch may need. */
-  async #readData(lease: Lease, ids: readonly string[]): Promise<void> {
+  async #readData(
+    lease: Lease,
+    ids: readonly string[],
+    tags: readonly (string | undefined)[],
+  ): Promise<void> {
     for (let reads = 0; reads < MOST_READS; reads++) {
-      const wanted = this.#wanted(ids);
+      const wanted = this.#wanted(ids, tags);
       if (wanted.length === 0) return;
       const jobs = await this.#options.laneStore.read(lease.lane, wanted, ENOUGH_BYTES);
       if (jobs.length === 0) return;
@@ -189,42 +205,84 @@ export class LaneWindow {
     }
   }
 
-  /** Returns ids of envelopes to read now: up to a slice for each workspace, and up to a full transaction in total. */
-  #wanted(ids: readonly string[]): string[] {
-    const { accounts } = this.#options;
-    const slice = accounts.slice() ?? Number.POSITIVE_INFINITY;
-    const units = new Map<string, number>();
-    let found = this.#leased && !this.#done.has(this.#leased.job) ? this.#sizeOf(this.#leased) : 0;
-    if (this.#leased) this.#count(this.#leased, units);
-    const wanted: string[] = [];
+  /** Returns ids of envelopes to read now. */
+  #wanted(ids: readonly string[], tags: readonly (string | undefined)[]): string[] {
     const atOnce = this.#typical < SMALL ? SMALL_AT_ONCE : AT_ONCE;
+    const slice = this.#options.accounts.slice();
+    return slice === undefined
+      ? this.#wantedAlone(ids, atOnce)
+      : this.#wantedShared(ids, tags, { slice, atOnce });
+  }
+
+  /** While one workspace sends alone: up to a full transaction. */
+  #wantedAlone(ids: readonly string[], atOnce: number): string[] {
+    let found = this.#leased && !this.#done.has(this.#leased.job) ? this.#sizeOf(this.#leased) : 0;
+    const wanted: string[] = [];
     for (const job of ids) {
       if (found >= 1 || wanted.length >= atOnce) break;
       if (this.#done.has(job)) continue;
       const known = this.#read.get(job);
       if (known?.isBarrier) break;
-      const tag = tagIn(job);
-      const isFull = tag !== undefined && tag !== SHARED && (units.get(tag) ?? 0) >= slice;
-      if (known) {
-        this.#count(known, units);
-        if (!isFull) found += this.#sizeOf(known);
-      } else if (!isFull) {
-        wanted.push(job);
-        found += this.#typical;
-        // The size of an unread envelope is unknown, so it counts as a fixed part of a slice.
-        if (tag !== undefined && tag !== SHARED && slice < Number.POSITIVE_INFINITY)
-          units.set(tag, (units.get(tag) ?? 0) + slice / AT_ONCE);
-      }
+      if (!known) wanted.push(job);
+      found += known ? this.#sizeOf(known) : this.#typical;
     }
     return wanted;
   }
 
-  /** Adds the units of an envelope to the totals of its workspaces, keyed by tag. */
-  #count({ parts }: Known, units: Map<string, number>): void {
-    for (const [workspaceId, size] of parts ?? []) {
-      const tag = tagOf(workspaceId);
-      units.set(tag, (units.get(tag) ?? 0) + this.#options.accounts.unitsOf(workspaceId, size));
+  /**
+   * While several workspaces send: up to a slice of each, and first the envelopes of workspaces without data in the
+   * window. Known envelopes of some workspaces never keep an envelope of another one from being read.
+   */
+  #wantedShared(
+    ids: readonly string[],
+    tags: readonly (string | undefined)[],
+    { slice, atOnce }: { slice: number; atOnce: number },
+  ): string[] {
+    const most = Math.min(1, MOST_HELD / new Set(tags).size);
+    const held = new Map<string, Held>();
+    let total = 0;
+    if (this.#leased && !this.#done.has(this.#leased.job)) total += this.#hold(this.#leased, held);
+    const first: string[] = [];
+    const more: string[] = [];
+    for (const [index, job] of ids.entries()) {
+      if (this.#done.has(job)) continue;
+      const known = this.#read.get(job);
+      if (known?.isBarrier) break;
+      if (known) {
+        total += this.#hold(known, held);
+        continue;
+      }
+      const tag = tags[index];
+      if (tag === undefined || tag === SHARED) {
+        // Until it is read, it may belong to any workspace and blocks all later envelopes.
+        if (total >= MOST_HELD) break;
+        first.push(job);
+      } else {
+        const own = held.get(tag);
+        if (own && (own.units >= slice || own.size >= most)) continue;
+        if (total >= (own ? MOST_HELD : 2 * MOST_HELD)) continue;
+        (own ? more : first).push(job);
+        // The units of an unread envelope are unknown and count as a fixed part of a slice.
+        held.set(tag, {
+          units: (own?.units ?? 0) + slice / AT_ONCE,
+          size: (own?.size ?? 0) + this.#typical,
+        });
+      }
+      total += this.#typical;
     }
+    return [...first, ...more].slice(0, atOnce);
+  }
+
+  /** Adds a known envelope to what its workspaces hold, by tag. @returns its size */
+  #hold(known: Known, held: Map<string, Held>): number {
+    const size = this.#sizeOf(known);
+    for (const [workspaceId, part] of known.parts ?? []) {
+      const tag = tagOf(workspaceId);
+      const { units = 0, size: before = 0 } = held.get(tag) ?? {};
+      const own = Math.max(part.objects / ENOUGH_OBJECTS, part.bytes / ENOUGH_BYTES);
+      held.set(tag, { units: units + this.#options.accounts.unitsOf(workspaceId, part), size: before + own });
+    }
+    return size;
   }
 
   /** Returns the size of an envelope as a fraction of a full transaction; 1 fills a transaction. */
