@@ -11,13 +11,16 @@ const LEAST_OF_LANE = 16;
 const SMALL = 1 / 32;
 
 /**
- * Envelopes of one tag that are read to find their workspaces, and bytes of data that one reading takes from a lane.
+ * Envelopes that are read to find the workspaces of one tag, and of the envelopes of several workspaces; bytes of data
+ * that one reading takes from a lane.
  */
 const READ_OF_TAG = 4;
+const READ_OF_SHARED = 16;
 const READ_BYTES = 262_144;
 
-/** Envelopes whose workspaces are cached. */
+/** Tags and envelopes whose workspaces are cached, and milliseconds after which those of a tag are read again. */
 const MOST_KNOWN = 4096;
+const TAG_MS = 10_000;
 
 /** Parts of an envelope's objects by workspace; their sum is 1. */
 type Owners = ReadonlyMap<string, number>;
@@ -47,14 +50,24 @@ const NO_WORK: ShardWork = { bytes: 0, byWorkspace: new Map() };
 export class WaitingShares {
   readonly #store: Pick<LaneStore, 'layout' | 'sample' | 'read'>;
   readonly #shards: ShardWork[] = [];
-  readonly #owners = new LRUCache<string, Owners>({ max: MOST_KNOWN });
+  readonly #ownersOfTags = new LRUCache<string, Owners>({ max: MOST_KNOWN, ttl: TAG_MS });
+  readonly #ownersOfEnvelopes = new LRUCache<string, Owners>({ max: MOST_KNOWN });
 
   constructor(store: Pick<LaneStore, 'layout' | 'sample' | 'read'>) {
     this.#store = store;
   }
 
-  /** Samples the lanes of a shard. */
+  /** Samples the lanes of a shard. If that fails, no workspace counts as over its share. */
   async look(shard: number): Promise<void> {
+    try {
+      this.#shards[shard] = await this.#weigh(await this.#sample(shard));
+    } catch (error) {
+      this.forget(shard);
+      throw error;
+    }
+  }
+
+  async #sample(shard: number): Promise<Sampled[]> {
     const { lanes } = this.#store.layout;
     const most = Math.max(LEAST_OF_LANE, Math.ceil(SAMPLED / lanes));
     const sampled = await Promise.all(
@@ -65,7 +78,7 @@ export class WaitingShares {
         return envelopes.map(({ id, bytes }) => ({ lane, id, bytes, weighed: bytes * each }));
       }),
     );
-    this.#shards[shard] = await this.#weigh(sampled.flat());
+    return sampled.flat();
   }
 
   /** Forgets a shard in which so little waits that every workspace is within its share. */
@@ -96,36 +109,65 @@ export class WaitingShares {
 
   async #weigh(sampled: readonly Sampled[]): Promise<ShardWork> {
     const bytes = sumOf(sampled);
-    const byTag = groupBy(sampled, ({ id }) => tagIn(id) ?? SHARED);
-    const large = [...byTag.values()].filter((group) => sumOf(group) >= SMALL * bytes);
-    await this.#learn(large.flatMap((group) => this.#unknownOf(group)));
     const byWorkspace = new Map<string, number>();
-    for (const group of large) {
-      const known = group.filter(({ id }) => this.#owners.has(id));
-      // The whole group is divided in proportion to the envelopes that were read.
-      const factor = sumOf(group) / sumOf(known);
-      for (const { id, weighed } of known)
-        for (const [workspaceId, part] of this.#owners.get(id)!)
-          byWorkspace.set(workspaceId, (byWorkspace.get(workspaceId) ?? 0) + weighed * part * factor);
+    for (const [tag, group] of groupBy(sampled, ({ id }) => tagIn(id) ?? SHARED)) {
+      const all = sumOf(group);
+      if (all < SMALL * bytes) continue;
+      const owners = tag === SHARED ? await this.#ownersOfShared(group) : await this.#ownersOfTag(tag, group);
+      for (const [workspaceId, part] of owners)
+        byWorkspace.set(workspaceId, (byWorkspace.get(workspaceId) ?? 0) + all * part);
     }
     return { bytes, byWorkspace };
   }
 
-  /** The envelopes of a group to read: the smallest ones whose workspaces are not cached. */
-  #unknownOf(group: readonly Sampled[]): Sampled[] {
-    const unknown = group.filter(({ id }) => !this.#owners.has(id));
-    return unknown.toSorted((one, other) => one.bytes - other.bytes).slice(0, READ_OF_TAG);
+  /** The workspaces of a tag: usually one. */
+  async #ownersOfTag(tag: string, group: readonly Sampled[]): Promise<Owners> {
+    const known = this.#ownersOfTags.get(tag);
+    if (known) return known;
+    const smallest = group.toSorted((one, other) => one.bytes - other.bytes).slice(0, READ_OF_TAG);
+    const found = await this.#read(smallest);
+    const sums = sumsOf([...found.values()].map((owners) => ({ owners, weight: 1 })));
+    const owners = new Map([...sums].map(([workspaceId, { part }]) => [workspaceId, part]));
+    if (found.size > 0) this.#ownersOfTags.set(tag, owners);
+    return owners;
   }
 
-  /** Reads and caches the workspaces of envelopes. */
-  async #learn(envelopes: readonly Sampled[]): Promise<void> {
+  /**
+   * The workspaces of envelopes that have several, or whose ids do not tell. A workspace that occurs in only one of the
+   * known envelopes is charged for that one, because a single one says nothing about the others.
+   */
+  async #ownersOfShared(group: readonly Sampled[]): Promise<Owners> {
+    const unknown = group.filter(({ id }) => !this.#ownersOfEnvelopes.has(id));
+    const step = Math.max(1, Math.floor(unknown.length / READ_OF_SHARED));
+    const spread = unknown.filter((_, index) => index % step === 0).slice(0, READ_OF_SHARED);
+    for (const [id, owners] of await this.#read(spread)) this.#ownersOfEnvelopes.set(id, owners);
+    const known = group.flatMap(({ id, weighed }) => {
+      const owners = this.#ownersOfEnvelopes.get(id);
+      return owners ? [{ owners, weight: weighed }] : [];
+    });
+    const once = known.length / group.length;
+    return new Map(
+      [...sumsOf(known)].map(([workspaceId, { part, times }]) => [
+        workspaceId,
+        times > 1 ? part : part * once,
+      ]),
+    );
+  }
+
+  /** Reads the workspaces of envelopes. Envelopes that have left their lane are omitted. */
+  async #read(envelopes: readonly Sampled[]): Promise<Map<string, Owners>> {
     const byLane = groupBy(envelopes, ({ lane }) => lane);
-    await Promise.all(
-      [...byLane].map(async ([lane, its]) => {
-        const ids = its.map(({ id }) => id);
-        for (const found of await this.#store.read(lane, ids, READ_BYTES))
-          if (found) this.#owners.set(found.id, ownersOf(found.data));
-      }),
+    const read = await Promise.all(
+      [...byLane].map(([lane, its]) =>
+        this.#store.read(
+          lane,
+          its.map(({ id }) => id),
+          READ_BYTES,
+        ),
+      ),
+    );
+    return new Map(
+      read.flat().flatMap((found) => (found ? [[found.id, ownersOf(found.data)] as const] : [])),
     );
   }
 }
@@ -143,11 +185,29 @@ function groupBy<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key):
 
 const sumOf = (sampled: readonly Sampled[]): number => sampled.reduce((sum, { weighed }) => sum + weighed, 0);
 
-/** The parts of an envelope's objects by workspace. Earlier releases and damaged envelopes have no counts. */
-function ownersOf({ requests }: { requests?: (EnvelopeRequest & { count?: number })[] }): Owners {
+/** Weighted mean parts of envelopes by workspace, and the number of envelopes in which each occurs. */
+function sumsOf(all: readonly { owners: Owners; weight: number }[]) {
+  const total = all.reduce((sum, { weight }) => sum + weight, 0);
+  const sums = new Map<string, { part: number; times: number }>();
+  for (const { owners, weight } of all)
+    for (const [workspaceId, own] of owners) {
+      const { part = 0, times = 0 } = sums.get(workspaceId) ?? {};
+      sums.set(workspaceId, { part: part + (own * weight) / total, times: times + 1 });
+    }
+  return sums;
+}
+
+/**
+ * Parts of an envelope's objects by workspace; their sum is 1. An envelope without counts, of an earlier release, is
+ * divided evenly. A damaged one, or one that was added by hand, has no workspace.
+ */
+function ownersOf(data: unknown): Owners {
+  const requests = (data as { requests?: unknown } | null | undefined)?.requests;
   const counts = new Map<string, number>();
   let all = 0;
-  for (const { workspace_id, count = 1 } of Array.isArray(requests) ? requests : []) {
+  for (const request of Array.isArray(requests) ? requests : []) {
+    const { workspace_id, count = 1 } = (request ?? {}) as Partial<EnvelopeRequest & { count: number }>;
+    if (typeof workspace_id !== 'string' || !(count > 0)) continue;
     counts.set(workspace_id, (counts.get(workspace_id) ?? 0) + count);
     all += count;
   }

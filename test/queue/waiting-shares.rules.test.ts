@@ -23,7 +23,7 @@ function sceneOf(envelopes: ReturnType<typeof envelopeOf>[]) {
       return ids.map((id): StoredEnvelope => ({ ...envelopes.find((one) => one.id === id)!, timestamp: 0 }));
     },
   };
-  return { shares: new WaitingShares(store), reads: () => reads };
+  return { shares: new WaitingShares(store), store, reads: () => reads };
 }
 
 /** Finds two workspaces whose envelopes have the same tag. */
@@ -64,6 +64,49 @@ test('an envelope of several workspaces is divided among them by their objects',
   const { shares } = sceneOf([envelopeOf({ [one]: 3, [other]: 1 }, 1000)]);
   await shares.look(0);
   expect([shares.partOf(one, 0), shares.partOf(other, 0)]).toEqual([0.75, 0.25]);
+});
+
+test('the envelopes of a workspace are read once in 10 s, while they move through the lane', async () => {
+  const noisy = uuidv7();
+  const envelopes = Array.from({ length: 100 }, () => envelopeOf({ [noisy]: 75 }, 1000));
+  const { shares, reads } = sceneOf(envelopes);
+  for (let look = 0; look < 20; look++) {
+    await shares.look(0);
+    envelopes.splice(0, 5, ...Array.from({ length: 5 }, () => envelopeOf({ [noisy]: 75 }, 1000)));
+  }
+  expect(reads()).toBe(4);
+});
+
+test('an object in one of many shared envelopes does not make its workspace a large sender', async () => {
+  const senders = Array.from({ length: 40 }, () => uuidv7());
+  const quiet = uuidv7();
+  const shared = Array.from({ length: 100 }, (_, index) =>
+    envelopeOf({ [senders[index % 40]!]: 20, [senders[(index + 1) % 40]!]: 20 }, 4000),
+  );
+  const { shares } = sceneOf([envelopeOf({ [quiet]: 1, [senders[0]!]: 1 }, 200), ...shared]);
+  await shares.look(0);
+  expect(shares.partOf(quiet, 0)).toBeLessThan(0.01);
+});
+
+test.each([null, 'text', { requests: [null, { workspace_id: 7 }] }, { requests: [{ count: 0 }] }])(
+  'an envelope with the data %j has no workspace and does not stop the estimate',
+  async (data) => {
+    const noisy = uuidv7();
+    const damaged = { id: 'by-hand', bytes: 1000, data } as unknown as ReturnType<typeof envelopeOf>;
+    const { shares } = sceneOf([damaged, envelopeOf({ [noisy]: 1 }, 1000)]);
+    await shares.look(0);
+    expect(shares.partOf(noisy, 0)).toBe(0.5);
+  },
+);
+
+test('no workspace is over its share after a failed reading', async () => {
+  const noisy = uuidv7();
+  const envelopes = [envelopeOf({ [noisy]: 1 }, 1000)];
+  const { shares, store } = sceneOf(envelopes);
+  await shares.look(0);
+  store.sample = () => Promise.reject(new Error('away'));
+  await expect(shares.look(0)).rejects.toThrow('away');
+  expect(shares.partOf(noisy, 0)).toBe(0);
 });
 
 test('a workspace is not charged for another one whose envelopes have the same tag', async () => {
