@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Connection, Pool } from '../../src/store/database.ts';
 import { takePlace } from '../../src/store/distributed.ts';
-import { readAppliedWhole, recordWhole } from '../../src/store/ledger.ts';
+import { readApplied, readAppliedWhole, recordWhole } from '../../src/store/ledger.ts';
 import { inTransaction, type Limits } from '../../src/store/transactions.ts';
 import { type Delivery, ownersOf, partsOf } from './open.ts';
 import type { BatchResult, Part } from './parts.ts';
@@ -30,13 +30,17 @@ export async function runShares(
   const until = performance.now() + whole.milliseconds;
   const begun = await notAppliedBefore(pool, deliveries);
   const shares = sharesOf(begun);
+  const applied = await appliedBefore(
+    pool,
+    shares.filter((share) => !isTurnOf(share)),
+  );
   const results: BatchResult[] = [];
   // A share that an earlier part has applied is skipped and does not count as a share of this part.
   let hasBegun = false;
   for (const share of shares) {
-    const isTurn = share.deliveries.some(({ only }) => only?.has(share.workspaceId) ?? true);
+    const isTurn = isTurnOf(share);
     if (!isTurn || (hasBegun && performance.now() > until)) {
-      results.push(untouched(share, { isCut: isTurn }));
+      results.push(untouched(share, { isCut: isTurn, applied }));
       continue;
     }
     const part = { ...whole, milliseconds: until - performance.now() };
@@ -117,13 +121,33 @@ export function sharesOf(deliveries: readonly Delivery[]): Share[] {
   return [...shares].map(([workspaceId, own]) => ({ workspaceId, deliveries: own }));
 }
 
-/** Returns the result of a share whose turn is in another part. */
-function untouched({ workspaceId, deliveries }: Share, { isCut }: { isCut: boolean }): BatchResult {
+/** Whether the batch takes objects of the share's workspace. */
+const isTurnOf = ({ workspaceId, deliveries }: Share): boolean =>
+  deliveries.some(({ only }) => only?.has(workspaceId) ?? true);
+
+/** Returns the ids of the envelopes of shares that earlier batches have applied. */
+async function appliedBefore(pool: Pool, shares: readonly Share[]): Promise<ReadonlySet<string>> {
+  const ids = shares.flatMap(({ deliveries }) => deliveries.map(({ id }) => id));
+  return ids.length > 0 ? readApplied(pool, ids) : new Set();
+}
+
+/**
+ * Returns the result of a share that this batch has not applied: another batch takes it, or the time was over first
+ * (`isCut`). Envelopes of the share that an earlier batch has applied are not left.
+ */
+function untouched(
+  { workspaceId, deliveries }: Share,
+  { isCut, applied }: { isCut: boolean; applied: ReadonlySet<string> },
+): BatchResult {
   const leftOf = ({ envelope }: Delivery) => partsOf(envelope, 0).get(workspaceId)?.objects ?? 0;
   return {
     ...{ kind: 'applied', objects: 0, deadLetters: [], leavesTombstones: false, seconds: 0 },
     used: { objects: new Map(), loaded: new Map(), isCut, nextRound: Number.POSITIVE_INFINITY },
-    left: new Map(deliveries.map((delivery) => [delivery.id, new Map([[workspaceId, leftOf(delivery)]])])),
+    left: new Map(
+      deliveries
+        .filter(({ id }) => !applied.has(id))
+        .map((delivery) => [delivery.id, new Map([[workspaceId, leftOf(delivery)]])]),
+    ),
   };
 }
 
