@@ -26,7 +26,7 @@ const BYTES_PER_UNIT = 1024;
  * Milliseconds for which a workspace counts as active after it has sent something. In a worker: after something of it
  * was seen waiting.
  */
-export const NEIGHBOURS_MS = 10_000;
+const NEIGHBOURS_MS = 10_000;
 
 /**
  * Records which workspaces send, to detect whether one sends alone or others have sent something in the last 10 s.

@@ -306,14 +306,14 @@ describe('G8: workspaces', () => {
       accounts.end();
     };
     charge('a', SLICE * 2);
-    expect(accounts.ahead(accounts.servedUntil('a'))).toBe(SLICE * 2);
+    expect(accounts.servedUntil('a') - accounts.servedUntil('idle')).toBe(SLICE * 2);
     now += SLICE_MS;
     accounts.begin(0);
     accounts.end();
-    expect(accounts.ahead(accounts.servedUntil('a'))).toBe(SLICE);
+    expect(accounts.servedUntil('a') - accounts.servedUntil('idle')).toBe(SLICE);
     now += 10 * SLICE_MS;
     accounts.begin(0);
-    expect(accounts.ahead(accounts.servedUntil('a'))).toBe(0);
+    expect(accounts.servedUntil('a') - accounts.servedUntil('idle')).toBe(0);
   });
 
   test('are at most four slices ahead of the others', () => {
@@ -321,7 +321,7 @@ describe('G8: workspaces', () => {
     accounts.charge({
       ...{ units: new Map([['a', SLICE * 50]]), objects: new Map([['a', 1]]), milliseconds: 0, isCut: false },
     });
-    expect(accounts.ahead(accounts.servedUntil('a'))).toBe(4 * SLICE);
+    expect(accounts.servedUntil('a') - accounts.servedUntil('idle')).toBe(4 * SLICE);
   });
 
   test('that are quiet are served before 1,000 earlier expensive requests of another workspace', () => {

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { NEIGHBOURS_MS } from '../../src/queue/turns.ts';
+import { Neighbours } from '../../src/queue/turns.ts';
 import type { PartSize } from '../batch/open.ts';
 import type { AccountsView } from './next-batch.ts';
 
@@ -65,33 +65,26 @@ export class Accounts implements AccountsView {
   #pace = FIRST_PACE;
   #running = 0;
   #idleSince: number;
-  #lastSeen: string | undefined;
-  #sharedUntil = Number.NEGATIVE_INFINITY;
+  readonly #neighbours: Neighbours;
 
   constructor(clock: () => number = () => performance.now()) {
     this.#clock = clock;
     this.#idleSince = clock();
+    this.#neighbours = new Neighbours(clock);
   }
 
   /** Records that a workspace, given by its tag, has an envelope in a lane. */
   see(tag: string): void {
-    if (this.#lastSeen !== undefined && this.#lastSeen !== tag)
-      this.#sharedUntil = this.#clock() + NEIGHBOURS_MS;
-    this.#lastSeen = tag;
+    this.#neighbours.meet(tag);
   }
 
   /** Returns the units of a slice, or undefined while only one workspace sends. */
   slice(): number | undefined {
-    return this.#clock() < this.#sharedUntil ? this.#pace * SLICE_MS : undefined;
+    return this.#neighbours.areThere() ? this.#pace * SLICE_MS : undefined;
   }
 
   servedUntil(workspaceId: string): number {
     return Math.max(this.#virtualTime, this.#accounts.get(workspaceId)?.servedUntil ?? 0);
-  }
-
-  /** Returns the units by which `servedUntil` is ahead of the virtual time of the process. */
-  ahead(servedUntil: number): number {
-    return Math.max(0, servedUntil - this.#virtualTime);
   }
 
   unitsOf(workspaceId: string, { objects, bytes }: PartSize): number {
@@ -155,8 +148,7 @@ export class Accounts implements AccountsView {
       }
       account.isApart = false;
       account.mostObjects *= 2;
-      account.rest = FIRST_REST_MS;
-      account.restsUntil = 0;
+      this.endRest(workspaceId);
     }
   }
 
@@ -186,6 +178,13 @@ export class Accounts implements AccountsView {
     const account = this.#accountOf(workspaceId);
     account.restsUntil = this.#clock() + account.rest;
     account.rest = Math.min(account.rest * 2, LONGEST_REST_MS);
+  }
+
+  /** Ends the rests of a workspace after its objects have taken effect. */
+  endRest(workspaceId: string): void {
+    const account = this.#accountOf(workspaceId);
+    account.rest = FIRST_REST_MS;
+    account.restsUntil = 0;
   }
 
   /** Charges elapsed time when the units are unknown, for example after a failed batch. */

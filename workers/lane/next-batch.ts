@@ -90,7 +90,8 @@ export function nextBatch(
       if (choice.isFull(line)) break;
       if (!line.isTroubled && !accounts.isApart(line.workspaceId)) choice.take(line);
     }
-  if (!first.isTroubled) choice.takeSmallParts(lines);
+  // Objects of others would fail together with those of a workspace that has batches of its own.
+  if (!first.isTroubled && !accounts.isApart(first.workspaceId)) choice.takeSmallParts(lines);
   return choice.batch();
 }
 

@@ -14,7 +14,7 @@ import {
   LONGEST_RETRY_MS,
   triesOf,
 } from '../batch/failures.ts';
-import { type Delivery, partsOf } from '../batch/open.ts';
+import { type Delivery, type PartSize, partsOf } from '../batch/open.ts';
 import { type BatchResult, type LeftOfEnvelope, PART_MS, type Part } from '../batch/parts.ts';
 import { reportBatch, reportRetry } from '../batch/report.ts';
 import { applyTogether, HOLDS_ONE, LIMITS } from '../batch/run-batch.ts';
@@ -105,8 +105,8 @@ interface Chosen {
   deliveries: Delivery[];
   /** Whether several workspaces send at present. */
   isShared: boolean;
-  /** Bytes of JSON text by workspace. */
-  bytes: ReadonlyMap<string, number>;
+  /** Size by workspace of the parts from which the batch takes objects. */
+  texts: ReadonlyMap<string, PartSize>;
 }
 
 /**
@@ -149,16 +149,10 @@ export class Scheduler {
 
   /** Chooses a batch of a lane and applies it. Callers run one step per lane at a time. Never rejects. */
   async step(view: LaneView): Promise<Step> {
-    let chosen = this.#choose(view);
-    if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
-    if (!chosen) return { kind: 'waits', milliseconds: WAIT_MS };
-    const slot = await this.#slotFor(view, chosen);
+    const turn = await this.#turnOf(view);
+    if (!('slot' in turn)) return turn;
+    const { slot, chosen } = turn;
     try {
-      if (slot.waited > STALE_MS) {
-        await view.refresh?.();
-        chosen = this.#choose(view);
-        if (!chosen) return { kind: 'waits', milliseconds: WAIT_MS };
-      }
       await this.#attempts.begin(chosen.deliveries);
       // A process died while it applied one of these envelopes: the next step applies that envelope alone.
       const { batch, deliveries } = chosen;
@@ -216,24 +210,50 @@ export class Scheduler {
     });
     if (!batch) return undefined;
     const known = new Map(window.map((one) => [one.id, one]));
-    const bytes = new Map<string, number>();
+    const texts = new Map<string, PartSize>();
     const deliveries = batch.envelopes.map(({ id, workspaces }) => {
       const { delivery, parts } = known.get(id)!;
-      for (const one of workspaces) bytes.set(one, (bytes.get(one) ?? 0) + parts!.get(one)!.bytes);
+      for (const one of workspaces) {
+        const { objects, bytes } = parts!.get(one)!;
+        const before = texts.get(one) ?? { objects: 0, bytes: 0 };
+        texts.set(one, { objects: before.objects + objects, bytes: before.bytes + bytes });
+      }
       return workspaces.size < parts!.size ? { ...delivery!, only: workspaces } : delivery!;
     });
-    return { lane, batch, deliveries, isShared: slice !== undefined, bytes };
+    return { lane, batch, deliveries, isShared: slice !== undefined, texts };
   }
 
-  #slotFor(view: LaneView, chosen: Chosen): Promise<Slot> {
+  /** Chooses a batch and waits for a slot that this batch may use. The slot is held only if there is a batch. */
+  async #turnOf(view: LaneView): Promise<{ slot: Slot; chosen: Chosen } | Step> {
     const servedUntil = () => this.#choose(view)?.batch.start ?? Number.POSITIVE_INFINITY;
-    return this.#slotsFor(chosen).take(servedUntil);
+    for (let chosen = this.#choose(view); ; ) {
+      if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
+      if (!chosen) return { kind: 'waits', milliseconds: WAIT_MS };
+      const slots = this.#slotsFor(chosen);
+      const slot = await slots.take(servedUntil);
+      if (slot.waited > STALE_MS) {
+        await view.refresh?.();
+        chosen = this.#choose(view);
+      }
+      if (chosen && !this.#abandon.signal.aborted && this.#mayUse(slots, chosen)) return { slot, chosen };
+      slot.release();
+    }
   }
 
-  #slotsFor({ lane, batch, isShared }: Chosen): Slots {
-    if (batch.isTroubled || this.#failing.has(keyOf(lane, batch))) return this.#slotsOfTroubled;
-    const isSmall = isShared && batch.units <= SMALL_BATCH;
-    return (isSmall && !this.#slots.hasFree && this.#slotsOfSmall) || this.#slots;
+  #slotsFor(chosen: Chosen): Slots {
+    if (this.#isTroubled(chosen)) return this.#slotsOfTroubled;
+    const isFree = !this.#slots.hasFree && this.#slotsOfSmall?.hasFree;
+    return isFree && isSmall(chosen) ? this.#slotsOfSmall! : this.#slots;
+  }
+
+  /** Returns whether a batch may use a slot. While a lane waits for one, its next batch can become another one. */
+  #mayUse(slots: Slots, chosen: Chosen): boolean {
+    if (this.#isTroubled(chosen)) return slots === this.#slotsOfTroubled;
+    return slots === this.#slots || (slots === this.#slotsOfSmall && isSmall(chosen));
+  }
+
+  #isTroubled({ lane, batch }: Chosen): boolean {
+    return batch.isTroubled || this.#failing.has(keyOf(lane, batch));
   }
 
   async #applyTogether(chosen: Chosen): Promise<Step> {
@@ -286,14 +306,15 @@ export class Scheduler {
   }
 
   #charge(
-    { batch, bytes }: Chosen,
+    { batch, texts }: Chosen,
     { used: { objects, loaded, isCut, nextRound } }: BatchResult & { kind: 'applied' },
     milliseconds: number,
   ): void {
     const units = new Map<string, number>();
-    for (const [workspaceId, wanted] of batch.objects) {
+    for (const workspaceId of batch.objects.keys()) {
       const count = objects.get(workspaceId) ?? 0;
-      const text = wanted > 0 ? ((bytes.get(workspaceId) ?? 0) * count) / wanted : 0;
+      const whole = texts.get(workspaceId)!;
+      const text = whole.objects > 0 ? (whole.bytes * count) / whole.objects : 0;
       units.set(workspaceId, count + (text + (loaded.get(workspaceId) ?? 0)) / BYTES_PER_UNIT);
     }
     this.accounts.charge({ units, objects, milliseconds, isCut });
@@ -309,6 +330,7 @@ export class Scheduler {
     for (const workspaceId of batch.objects.keys()) {
       this.accounts.chargeTime(workspaceId, (performance.now() - started) / batch.objects.size);
       if (settled === 'failed') this.accounts.letRest(workspaceId);
+      else this.accounts.endRest(workspaceId);
     }
     return settled === 'failed' ? NOTHING_YET : this.#stepOf(deliveries, settled);
   }
@@ -363,12 +385,15 @@ export class Scheduler {
   }
 
   /** Handles a timeout by SHARED_LIMITS, which does not count as a failure. @returns whether the error is one */
-  #noteTimeout({ batch }: Chosen, error: unknown): boolean {
+  #noteTimeout({ lane, batch }: Chosen, error: unknown): boolean {
     const state = sqlstateOf(error);
     if (state !== STATEMENT_TIMEOUT && state !== LOCK_TIMEOUT) return false;
     const [only, ...others] = batch.objects.keys();
-    if (others.length > 0) this.accounts.part(batch.objects.keys());
-    else if (state === LOCK_TIMEOUT) this.accounts.letRest(only!);
+    if (others.length > 0) {
+      this.accounts.part(batch.objects.keys());
+      // Later batches of other workspaces of the lane have not failed.
+      this.#failing.delete(keyOf(lane, batch));
+    } else if (state === LOCK_TIMEOUT) this.accounts.letRest(only!);
     else if (batch.objects.get(only!)! > 1) this.accounts.shrink(only!, batch.objects.get(only!)!);
     else this.#slow.add(only!);
     return true;
@@ -395,6 +420,9 @@ export class Scheduler {
     if (leavesTombstones) onTombstones?.();
   }
 }
+
+/** Returns whether a batch is small enough for the slots of small batches. */
+const isSmall = ({ batch, isShared }: Chosen): boolean => isShared && batch.units <= SMALL_BATCH;
 
 /** Returns the key for counting failures: one workspace in a lane, or all shared batches of a lane. */
 function keyOf(lane: number, { objects }: Batch): string {
