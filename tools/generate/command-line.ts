@@ -23,14 +23,19 @@ export async function commandLinePage(): Promise<string> {
 <!-- Generated from src/admin by \`npm run generate\`. -->
 <!-- markdownlint-disable search-replace -->
 
-\`penstock\` administers an installation: the one of \`DATABASE_URL\`, or the embedded one in \`DATA_DIR\`. Run it where the settings of the
-processes are:
+\`penstock\` administers an installation: the one of \`DATABASE_URL\`, or the embedded one in \`DATA_DIR\`. Run it with the
+settings of the processes, for example:
 
 | Installation | Command |
 | --- | --- |
-| the repository | \`npx penstock\`, or \`npm run -s penstock --\` |
-| docker compose | \`docker compose exec web penstock\` |
-| Kubernetes | \`kubectl exec deploy/penstock-web -- penstock\` |
+| a clone of the repository | \`npx penstock doctor\`, or \`npm run -s penstock -- doctor\` |
+| the npm package | \`npx penstock doctor\`, in the folder with \`node_modules\` |
+| docker compose | \`docker compose exec web penstock doctor\` |
+| Kubernetes | \`kubectl -n penstock exec deploy/penstock-sync -- penstock doctor\` |
+| systemd, as root | \`systemd-run --pipe --wait --collect -p EnvironmentFile=/etc/penstock/penstock.env -E DEPLOYMENT_FORM=production -E DATA_DIR=/var/lib/penstock-sync -p WorkingDirectory=/opt/penstock node scripts/penstock.cjs doctor\` |
+
+A clone and the npm package read the settings from the environment. If your settings are in a file such as \`.env\`, load it first:
+\`set -a; . ./.env; set +a\`. On Kubernetes, the pods of \`penstock-sync\` have every secret that a command can need.
 
 Set the \`REDIS_URL\` of the workers for commands that replay, import, delete or change the number of lanes. Every command prints JSON with
 \`--json\`, and \`penstock help <command>\` prints this page's text for one command. A command exits with 0 if it succeeded. Errors are one line on standard error.
