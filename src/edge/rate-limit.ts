@@ -49,7 +49,8 @@ const RATE_OVER = 25;
 const LEASE = 500;
 
 /**
- * Maximum part of a bucket's remaining tokens that one web process takes ahead. Near its end a bucket is left to all.
+ * Maximum part of the remaining tokens of a bucket that one web process takes ahead. When few tokens remain, the part
+ * is too small to take any ahead, so that all web processes can use them.
  */
 const MOST_AHEAD = 1 / 32;
 

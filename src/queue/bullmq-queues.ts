@@ -15,9 +15,9 @@ export interface QueueAccess {
   factory: undefined;
   /** Absent if the queue is in Postgres. */
   redis: RedisClient | undefined;
-  /** Absent: an add is answered when the server has it on disk. */
+  /** Absent: the answer to an add waits only for the disk of the server, not for replicas. */
   replication?: Replication;
-  /** False while an add is known to fail. */
+  /** False if an add would fail now, for example because the connection is closed. */
   ready(): boolean;
 }
 
@@ -66,8 +66,8 @@ export function openLane<Data>(access: QueueAccess, lane: number): Queue<Data> {
 }
 
 /**
- * Limits a lane to one active job. Uses a new handle, because opening a handle also writes the other settings of the
- * lane, which a store that came back empty has lost as well.
+ * Limits a lane to one active job. Uses a new handle: opening a handle also writes the other settings of the lane,
+ * which a store that came back empty has lost as well.
  */
 export async function limitLane(access: QueueAccess, lane: number): Promise<void> {
   const queue = openLane(access, lane);

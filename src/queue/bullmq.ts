@@ -2,8 +2,8 @@ import { createRequire } from 'node:module';
 import type * as BullMQ from 'bullmq';
 
 /**
- * BullMQ, loaded as CommonJS, which it is. For an `import` Node reads the 220 files of BullMQ and ioredis twice, first
- * for the names that they export, which alone would be a fifth of a worker's start.
+ * BullMQ, loaded as CommonJS. With `import`, Node would read the 220 files of BullMQ and ioredis twice, the first time
+ * to find their exports, which would take a fifth of the start of a worker.
  */
 const require = createRequire(import.meta.url);
 

@@ -9,8 +9,8 @@ import { layoutOf, prefixOf } from './lanes.ts';
 import { openRedis, type Patience, pingRedis, type RedisClient } from './open-redis.ts';
 
 /**
- * The connection to the queue, and the lanes in it. Only BullMQ's own files depend on which of the two backends it
- * is.
+ * The connection to the queue, and the lanes in it. Only the files that use BullMQ depend on whether the queue is in
+ * Redis or in Postgres.
  */
 export interface QueueConnection extends QueueAccess {
   /** The lanes, through this connection. */
@@ -82,7 +82,7 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
     session: { search_path: QUEUE_SCHEMA },
     // BullMQ uses LISTEN and finds its tables by the search path, so it needs a session.
     verify: requireSession('the queue in Postgres'),
-    // A BullMQ worker holds a connection for LISTEN. A producer holds none, but may need two at the same time.
+    // A BullMQ worker keeps one connection for LISTEN. A producer keeps none, but may need two at the same time.
     max: patience.waits ? config.DATABASE_POOL_SIZE + config.LANES : Math.max(2, config.DATABASE_POOL_SIZE),
     idleTimeoutMillis: IDLE_TIMEOUT,
     keepAlive: true,

@@ -61,7 +61,7 @@ export interface ReplayContext {
   actor: Actor;
 }
 
-/** Ids by result. Each id is in exactly one list. */
+/** Result of a replay: each given id is in exactly one of the lists. */
 export interface ReplayResult {
   /** Added to their lanes again. */
   enqueued: string[];

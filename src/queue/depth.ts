@@ -72,7 +72,7 @@ export function watchDepth(
       shard === undefined ? shards.reduce((sum, one) => sum + waitingIn(one.shard), 0) : waitingIn(shard),
     /** Waiting jobs of the shard that has most. */
     mostWaiting: () => Math.max(...shards.map((one) => waitingIn(one.shard))),
-    /** Whether these values are current: every shard was read within the last 5 s. */
+    /** Whether the values are current: every shard was read within the last 5 s. */
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
     /** Jobs that wait or are active, by lane. Lanes of a shard that does not answer are omitted. */
     lanes: async () => {

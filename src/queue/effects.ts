@@ -4,7 +4,10 @@ import type { Pool } from '../store/database.ts';
 import { readApplied } from '../store/ledger.ts';
 import { readOutcomes } from '../store/outcomes.ts';
 
-/** Milliseconds before the first check, about the time of an idle worker. Each further check waits longer. */
+/**
+ * Milliseconds before the first check: about the time that an idle worker needs to apply a job. Each further check
+ * waits longer.
+ */
 const FIRST_PAUSE_MS = 3;
 /** Maximum milliseconds between two checks while no new caller arrives. */
 const LONGEST_PAUSE_MS = 25;
@@ -118,7 +121,7 @@ export type WatchApplied = ReturnType<typeof watchApplied>;
 /** Milliseconds that a request waits for the workers. Clients time out after 2 s. */
 const DEADLINE = 1500;
 
-/** Logged if the response could not wait longer. */
+/** Reason in the log if the objects have not taken effect in the time that the response can wait. */
 export const UNDECIDED = 'the workers have not come to it yet';
 
 /** The errors of all objects, or the reason why the outcome is not known. */

@@ -33,13 +33,8 @@ interface Pending {
 }
 
 /**
- * Collects requests that arrive during a flush and stores them together in the next flush, with one durable add.
- * There is no timer unless the workers are behind: a single request is sent at once. Each workspace has a share of a
- * flush (src/queue/turns.ts), even if the other workspaces use other shards. Each shard has its own flushes, so that
- * a shard that does not answer delays only its own requests.
- *
- * A workspace may have as much waiting here as is still free. So one sender gets at most half of the memory, two get
- * a third each, and the next sender always has room.
+ * The waiting requests of one workspace may be at most as large as the part of the limit that is free. So one workspace
+ * alone uses at most half of the memory, two use a third each, and another workspace always has room.
  */
 export function createGroupCommit(producer: LaneProducer, options: GroupCommitOptions) {
   const { placing } = producer;
@@ -118,7 +113,10 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     return new Promise((resolve, reject) => enter({ ...what, resolve, reject }));
   }
 
-  /** Whether a workspace would then have more waiting than is left free. */
+  /**
+   * Whether the workspace would exceed its share: its waiting requests, with the new one, would be larger than the free
+   * part of the limit.
+   */
   function isOverShare({ objects, bytes }: Pending, more: number, moreBytes: number): boolean {
     return (
       objects + more > options.maxPendingObjects - pendingObjects - more ||
@@ -169,7 +167,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     async drain(): Promise<void> {
       while (pendingObjects > 0 || shards.some((shard) => shard?.isFlushing())) {
         await Promise.all(shards.map((shard) => shard?.flushed()));
-        // Requests held while their workspace moves are in no flush.
+        // Requests of a workspace that moves are held outside of the flushes, so they are checked separately.
         if (pendingObjects > 0) await sleep(LINGER);
       }
     },
@@ -235,14 +233,14 @@ export function createShardCommit(shard: number, { producer, placing, options, .
             new QueueUnavailable(MOVED),
           );
       } catch (error) {
-        // Requests that waited for this flush would have to wait as long again, so they are refused with it.
+        // Requests that arrived during this flush would have to wait as long again, so they are refused with it.
         settle([...batch, ...waiting.takeAll()], error as Error);
       }
     }
     flushing = undefined;
   }
 
-  /** Removes requests whose workspace has left the shard; they wait for their new shard. */
+  /** Removes requests whose workspace has moved to another shard. They wait for a flush of that shard. */
   function leaveOutMoved(batch: WaitingRequest[], { now }: Placing): WaitingRequest[] {
     const isHere = ({ owner }: WaitingRequest) => now(owner) === shard;
     if (batch.every(isHere)) return batch;

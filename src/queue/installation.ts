@@ -58,7 +58,7 @@ export interface Joining {
 }
 
 export interface Installation extends Service {
-  /** Resolves when the installation is known to have the process's number of lanes. */
+  /** Resolves when Postgres has confirmed that the installation has the same number of lanes as the process. */
   confirmed: Promise<void>;
   /** The losses of the queue that an operator has not confirmed. */
   loss(): QueueLoss | undefined;
@@ -196,8 +196,8 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
       again = false;
       // Do not wait for a store that hangs.
       await within(FAREWELL_MS, Promise.resolve(looking)).catch(() => {});
-      // If the final check fails, the process may have added objects that no check has seen. It stays a member, and
-      // its missing heartbeats are noticed.
+      // If the final check fails, the process may have added objects that no check has seen. It stays registered, so
+      // that other processes notice its missing heartbeats.
       if (await within(FAREWELL_MS, lookOnce(true))) await leaveInstallation(pool, member.id);
     },
   };

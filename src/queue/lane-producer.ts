@@ -108,7 +108,8 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
   }
 
   /**
-   * Adds an empty envelope. A plain add of a fence entry would give it another position than the rest of the fence.
+   * Adds an empty envelope, which makes the server load the script. A plain add of an entry of a fence would give this
+   * entry another position than the other entries of the fence.
    */
   async function loadScripts(lane: number): Promise<void> {
     const queue = openLane<WireEnvelope>(access, lane);
@@ -141,7 +142,7 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
 
 interface Opening {
   access: QueueAccess;
-  /** A client for the producer alone, if it waits for replicas. */
+  /** Client that only the producer uses; undefined unless it waits for replicas. */
   own: RedisClient | undefined;
   timeout: number;
 }
@@ -170,14 +171,13 @@ function openShard(shard: number, { access, own, timeout }: Opening) {
 }
 
 /**
- * Wraps a BullMQ backend so that each transaction of a flow is sent by `execOf` and a refused entry throws. The given
+ * Wraps a BullMQ backend so that `execOf` sends each transaction of a flow, and a refused entry throws. The given
  * backend is not changed.
- *
  * @param execOf returns the function that sends a transaction
  */
 function wrapped(backend: FlowBackend, execOf: (multi: ChainableCommander) => Exec): FlowBackend {
   const addFlow = async (entries: FlowEntry[]) => {
-    // Only in Redis: Postgres stores values, not their text.
+    // Redis stores the text of a job, which a checksum can cover. Postgres stores the values.
     if (backend.addJobToTransaction) for (const { jobData } of entries) jobData.data = seal(jobData.data);
     const answers = await inOneTransaction(backend, execOf).addFlow(entries);
     for (let index = 0; index < entries.length; index++) {

@@ -102,7 +102,10 @@ export function createLaneStore(access: QueueAccess, backend: LaneBackend): Lane
 /** BullMQ fails a job that stalls more often than this. An envelope may stall any number of times. */
 const MAX_STALLED = 1_000_000;
 
-/** Seconds that one command of an idle lane waits for the next job, and the longest delay after a job is given back. */
+/**
+ * Seconds that one command of an idle lane waits for the next job. A job that was given back is taken after this time
+ * at the latest.
+ */
 const DRAIN_DELAY = 0.5;
 
 /** Milliseconds before BullMQ asks for a job again after an error. */
@@ -173,7 +176,7 @@ function leaseLane(
           stalled: job.stalledCounter,
         });
         if (end === 'giveBack') {
-          // If this fails, another worker has the job already, or gets it when its lock expires.
+          // If the job cannot be given back, another worker has it already, or gets it when its lock expires.
           await job.moveToWait(token).catch(() => {});
           throw new WaitingError();
         }
@@ -195,7 +198,7 @@ function leaseLane(
       if (job?.id !== undefined && job.id === lastFinished) void removeFinishedJob(job.id);
     });
     opened.on('error', (error) => {
-      // BullMQ cannot parse a job of the lane, and would be handed it again each time its lock expires.
+      // BullMQ cannot parse a job of the lane. It would be handed this job again each time the lock expires.
       if (error instanceof SyntaxError) void repair();
       // BullMQ emits an error for each attempt. One line in five seconds is enough.
       if (performance.now() - warned < WARN_INTERVAL) return;

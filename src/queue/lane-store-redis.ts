@@ -107,7 +107,10 @@ interface Commands {
   endLease(...given: string[]): Promise<number>;
 }
 
-/** Sends the commands of one turn of the event loop in one write. A write for each command costs more system calls. */
+/**
+ * Sends the commands of one turn of the event loop in one write, because a write for each command costs more system
+ * calls.
+ */
 async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer>): Promise<Answer> {
   // A cluster client has one connection per server, and no stream of its own.
   const stream = isCluster(redis) ? undefined : (redis as unknown as { stream?: Writable }).stream;
@@ -118,8 +121,8 @@ async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer
 }
 
 /**
- * Attempts to read the first jobs of all lanes: a job may leave its lane between the command that finds it and the
- * next.
+ * Number of attempts to read the first jobs of all lanes. A job can leave its lane between the command that finds it
+ * and the command that reads it.
  */
 const MOST_ATTEMPTS = 5;
 
@@ -213,7 +216,8 @@ function createRedisBackend(client: RedisClient): LaneBackend {
       return made;
     },
     /**
-     * Uses one round trip. With a command for each of some hundred lanes web would spend a tenth of its CPU time on it.
+     * Reads all lanes in one round trip. With a command for each of some hundred lanes, web would spend a tenth of its
+     * processor time on it.
      */
     async countWaiting(queues) {
       const asked = redis.pipeline();
@@ -230,7 +234,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
         const keys = await oldestKeys(queues);
         if (keys.length === 0) return undefined;
         const times = await Promise.all(keys.map((key) => redis.hget(key, 'timestamp')));
-        // The age of a job that left its lane in the meantime is unknown, and so is that of the job after it.
+        // A job has left its lane in the meantime. Its age and the age of the job after it are unknown.
         if (times.every((time) => time !== null)) return Math.min(...times.map(Number));
       }
       throw new Error('the lanes move too fast to be looked at');

@@ -27,7 +27,7 @@ export interface Lease {
   lane: number;
   /** Id of the envelope that was handed out. */
   id: string;
-  /** Names the holder to the store. */
+  /** Token by which the store recognizes the holder. */
   token: string;
 }
 
@@ -35,7 +35,7 @@ export interface Lease {
 export interface LeasedEnvelope {
   lease: Lease;
   data: WireEnvelope;
-  /** How many leases of this envelope ended without being finished or given back: their holders died or froze. */
+  /** Number of leases of this envelope that ended without a result, because their holders died or froze. */
   stalled: number;
 }
 
@@ -117,17 +117,16 @@ export interface LaneStore {
    */
   lease(lane: number, handler: LeaseHandler, options: LeaseOptions): LaneWorker;
   /**
-   * Ends the lease of a lane whose holder no longer runs, so that the next search for lost leases finds it. If the
-   * holder still runs, it loses the lease.
+   * Ends the lease of a lane whose holder no longer runs, so that the next search for lost leases finds it. A holder
+   * that still runs loses the lease.
    */
   endLease(lane: number): Promise<void>;
 
   /** Ids of the first waiting envelopes, in the order of the lane. */
   head(lane: number, most: number): Promise<string[]>;
   /**
-   * Ids of the first envelopes that wait after the leased one; undefined if the lease is lost. Another worker may
-   * then have been handed envelopes that no longer wait, so the list would start after a gap that only the store can
-   * see.
+   * Returns the ids of the first envelopes that wait after the leased one; undefined if the lease is lost. Another
+   * worker may then hold envelopes that no longer wait, and the list would have a gap at its start.
    */
   window(lease: Lease, most: number): Promise<string[] | undefined>;
   /**

@@ -22,7 +22,7 @@ export function laneOf(workspaceId: string, identifier: string, lanes: number): 
   return lanes === 1 ? 0 : crc32(`${workspaceId}\0${identifier}`) % lanes;
 }
 
-/** One string per identifier, for hashing and for maps. */
+/** Returns a string that identifies an identifier, for hashing and for maps. */
 export function identifierKey(identifier: Identifier): string {
   if ('external_id' in identifier) return `x:${identifier.external_id}`;
   if ('user_alias' in identifier)
@@ -46,7 +46,7 @@ export interface LaneProducer {
    * @throws {QueueUnavailable} if the queue does not confirm that every entry is stored.
    */
   add(entries: LaneEntry[]): Promise<void>;
-  /** For callers that group envelopes by shard; absent if there is one shard. */
+  /** Shards of workspaces, for callers that group envelopes by shard; absent if there is one shard. */
   placing?: Placing;
 }
 
@@ -83,8 +83,8 @@ export class QueueUnavailable extends Error {
 
 /**
  * A shard is a set of lanes that share one hash tag, and so one slot of a Redis Cluster. A workspace has one shard, so
- * that each atomic add stays within it. Lanes are numbered through: those of shard 1 follow those of shard 0. With more
- * shards no lane gets another number.
+ * that each atomic add stays within it. The lanes of all shards have consecutive numbers: the lanes of shard 1 follow
+ * the lanes of shard 0. Adding shards changes the number of no lane.
  */
 export interface Layout {
   shards: number;
@@ -108,8 +108,9 @@ export const laneTitle = (layout: Layout, lane: number): string =>
   layout.shards === 1 ? String(lane) : `${lane} (shard ${shardOfLane(layout, lane)})`;
 
 /**
- * The prefix of a shard's keys. Shard 0 has the tag of an installation without shards. The other tags have slots that
- * are far apart: three primaries have 6, 5 and 5 of 16 shards, four have 4 each.
+ * Returns the prefix of the keys of a shard. Shard 0 has the tag of an installation without shards. The other tags are
+ * chosen so that their slots are spread evenly: of 16 shards, three primaries have 6, 5 and 5, and four primaries have
+ * 4 each.
  */
 export const prefixOf = (shard: number): string => (shard === 0 ? '{penstock}' : `{penstock_${shard}}`);
 

@@ -13,12 +13,12 @@ import type { Exec, RedisClient } from './open-redis.ts';
 /** Milliseconds for each answer of Redis. */
 const PATIENCE_MS = 2000;
 
-/** The state is stored at most once in this many milliseconds, whatever the number of processes. */
+/** Minimum milliseconds between two records of the state, over all processes. */
 const OFTEN_ENOUGH_MS = 1000;
 
 /**
- * A request is accepted before its envelope is created. It waits for the previous flush, but not longer than clients
- * wait.
+ * Maximum milliseconds between the acceptance of a request and the creation of its envelope: a request waits for the
+ * previous flush, but not longer than clients wait.
  */
 const ACCEPTED_BEFORE_MS = 2000;
 
@@ -38,12 +38,12 @@ export interface LossWatch {
 }
 
 /**
- * Compares the contents of Redis with what the installation has recorded about it and with the answers that this
+ * Compares the contents of Redis with the state that the installation has recorded, and with the answers that this
  * process received. A different or missing mark means that Redis came back empty or was replaced. A lower count of
  * additions means that Redis lost its latest writes.
  *
- * The recorded state must be read first, then Redis. Redis then cannot show less than another process recorded
- * before, unless data was lost.
+ * The recorded state has to be read before Redis: without a loss, Redis then has at least the additions that any
+ * process had recorded.
  */
 export function watchForLoss({ pool, redis, shard, oldest, name, log, additions, onLoss }: LossWatch) {
   let generation: number | undefined;
@@ -100,7 +100,7 @@ async function readRedis(redis: RedisClient, shard: number): Promise<{ mark: str
   return { mark: mark ?? '', additions: Number(additions ?? 0) };
 }
 
-/** Describes the event and the lost objects, without a full stop. */
+/** Describes the loss: what happened to Redis, and the period of the lost objects. Has no full stop. */
 export function whatIsLost({ found, shard, acceptedFrom, acceptedUntil }: QueueLoss): string {
   const what =
     found === 'empty'

@@ -1,13 +1,16 @@
 import type { LaneStore, OldestEnvelope, StoredEnvelope } from './lane-store.ts';
 import { SHARED, tagIn, tagOf } from './lanes.ts';
 
-/** Waiting envelopes of a lane that take part in the scheduler's choice, and the size of the sample of later ones. */
+/**
+ * Number of waiting envelopes of a lane among which the scheduler chooses. The sample of later envelopes has the same
+ * size.
+ */
 const WINDOW = 4096;
 const SAMPLED = 256;
 
 /**
- * Part of a lane's envelopes up to which a workspace is within its share. The backlog of a larger workspace is as old
- * as that workspace makes it.
+ * Maximum part of the envelopes of a lane that a workspace may have to be within its share. The age of the backlog of a
+ * larger workspace depends on what it sends.
  */
 const SHARE = 1 / 8;
 

@@ -95,7 +95,7 @@ function openCluster({ REDIS_URL, REDIS_CLUSTER_NODES }: RedisAddress, patience:
     enableOfflineQueue: patience.waits,
     clusterRetryStrategy: soonAgain,
     slotsRefreshInterval: patience.waits ? SLOTS_OF_WORKERS_MS : SLOTS_MS,
-    // A certificate names hosts, not addresses.
+    // Host names are passed on unresolved, because the certificates contain host names and not addresses.
     ...(isEncrypted && { dnsLookup: (host, found) => found(null, host) }),
   });
 }

@@ -52,7 +52,7 @@ const MOST_TOGETHER = 1000;
 /** Milliseconds between two checks whether a moving workspace has arrived. */
 const HELD_MS = 15;
 
-/** The known moves from a shard. */
+/** Moves of workspaces from a shard, as last read. */
 interface Known {
   version: string;
   /** When the request was sent, by `performance.now()`. */
@@ -84,7 +84,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     return ids.map((id) => found.get(id));
   }, MOST_TOGETHER);
 
-  /** The move of a workspace from its known shard, if it is later than that knowledge. */
+  /** Returns the move of a workspace from its cached shard; undefined if the cached shard is as new as that move. */
   function leaves(id: string, { shard, moves: count }: Home): Move | undefined {
     const move = known[shard]?.moves.get(id);
     return move && move.number > count ? move : undefined;
@@ -94,7 +94,8 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     for (let home = homes.get(id); home; ) {
       const move = leaves(id, home);
       if (!move) return home.shard;
-      // If the moves were read before the deadline of this one, it may still have completed in time.
+      // A move with a deadline is running. If it was read before the deadline, it may still have completed, so the
+      // shard is unknown. Otherwise it has expired, and the workspace stays.
       if (move.until !== undefined) return move.until > known[home.shard]!.at ? undefined : home.shard;
       home = { shard: move.to, moves: move.number };
       homes.set(id, home);
@@ -146,7 +147,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     const at = performance.now();
     try {
       const answer = await moves.read(shard, its.version);
-      // Convert to the clock of this process so that the deadline is never earlier than by the clock of Redis.
+      // Converts to the clock of this process, so that the deadline is never earlier than by the clock of Redis.
       const ahead = performance.now() - answer.now;
       if (Number(answer.version) < Number(its.version)) homes.clear();
       its.version = answer.version;
@@ -170,11 +171,11 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     await producer.add(inShard(entries, shard, lanes));
     const answered = producer.additions[shard]!.movesSeen();
     if (answered === version) {
-      // The version shows that no move had begun by the time of the add.
+      // The add returned the version of the moves that is cached here, so no move had begun by then.
       if (its.version === version) its.at = Math.max(its.at, sent);
       return NOBODY;
     }
-    // A move that began since waits this long before it checks what is in this shard, so it sees the add.
+    // A move that has begun since then waits `KNOWN_MS` before it checks the lanes of this shard, so it sees this add.
     if (performance.now() - at < KNOWN_MS) {
       its.at = Number.NEGATIVE_INFINITY;
       return NOBODY;

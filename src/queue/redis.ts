@@ -117,7 +117,7 @@ async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<
   return true;
 }
 
-/** Shards are meant to fail independently. A cluster with its default settings does not allow that. */
+/** Problem text: with the default settings of a cluster, shards do not fail independently. */
 export const REFUSES_FOR_OTHERS =
   'cluster-require-full-coverage is yes: if the primary of one shard is unavailable, this server also stops serving its own slots';
 
@@ -178,7 +178,7 @@ async function unlessRefused<T>(answer: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Unanswered checks in a row after which the connection is replaced. */
+/** Number of consecutive unanswered checks after which the connection is replaced. */
 const PATIENCE = 2;
 
 /**
@@ -207,7 +207,8 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
 
   async function look(): Promise<void> {
     const answered = await answers();
-    // On a slow network the answer may wait after many others; a new connection would send all of them again.
+    // On a slow network, the answer may arrive after many others. A new connection would have to receive all of them
+    // again, so received bytes count as an answer.
     const moved = bytesFrom(redis) !== heard;
     heard = bytesFrom(redis);
     unanswered = answered || moved ? 0 : unanswered + 1;
@@ -221,7 +222,7 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
   return {
     name: 'queue connection watch',
     async stop() {
-      // Not awaited: a running check may wait for Redis.
+      // A running check may wait for Redis, so the stop does not wait for it.
       void looks.stop();
     },
   };
@@ -272,7 +273,7 @@ export function watchMemory({ redis, layout }: QueueConnection) {
     if (failed) throw failed.reason;
   }
 
-  // Without a connection or a reading, adding fails by itself.
+  // A missing connection is not handled here, because adds then fail by themselves.
   const looks = poll(MEMORY_REFRESH_MS, async () => {
     if (redis?.status === 'ready') await look(redis);
   });

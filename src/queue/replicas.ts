@@ -22,13 +22,13 @@ export class TooFewReplicas extends Error {
   }
 }
 
-/** Share of an add's timeout that is reserved for replicas; the rest is for the add itself. */
+/** Part of the timeout of an add that is reserved for the replicas; the rest is for the add itself. */
 const SHARE_OF_TIMEOUT = 0.5;
 
-/** Milliseconds for replicas to catch up before the next add. */
+/** Milliseconds for which the producer waits for replicas that are behind, before it refuses the next add. */
 const PROBE_MS = 50;
 
-/** Milliseconds between two probes for disk confirmations while replicas do not confirm them. */
+/** Milliseconds between two queries for disk confirmations while replicas do not give any. */
 const ASK_DISKS_MS = 10_000;
 
 /** Adds in a row without enough disk confirmations after which disks are no longer required for a while. */
@@ -38,10 +38,10 @@ const MAX_MISSED = 3;
  * Delays the answer to an add until enough replicas hold it. `WAIT` follows `EXEC` in the same pipeline, because it
  * covers the writes of its own connection and does not wait inside a transaction.
  *
- * `WAIT` counts memory, and `WAITAOF` (Redis 7.2, Valkey) counts disks. Replicas without an append-only file, or with
- * `appendfsync everysec`, do not confirm in time under load. Disk confirmations are therefore required from the first
- * add that enough disks confirm at once, until three adds in a row are confirmed by memory alone: those three fail,
- * and later adds are not refused for disks that cannot keep up.
+ * `WAIT` counts replicas that hold the add in memory, and `WAITAOF` (Redis 7.2, Valkey) counts replicas that have it on
+ * disk. Replicas without an append-only file, or with `appendfsync everysec`, do not confirm the disk in time under
+ * load. Adds therefore require disk confirmations only after one add has received enough of them at once. If three adds
+ * in a row then receive too few, these three fail, and later adds require only memory until disks confirm again.
  *
  * @param redis a client that only this producer writes to
  * @param timeout milliseconds for a whole add
@@ -51,13 +51,13 @@ export function waitForReplicas(
   { replicas, timeout, shard }: { replicas: number; timeout: number; shard: number },
 ) {
   let isBehind = false;
-  /** Undefined until the server was asked whether it has the command. */
+  /** Whether the server has `WAITAOF`; undefined until it was asked. */
   let hasWaitAof: boolean | undefined;
   let disksCount = false;
   let askedAt = Number.NEGATIVE_INFINITY;
   let missed = 0;
 
-  /** Milliseconds for the `WAITAOF` after the next add; undefined if it is not sent. */
+  /** Returns the timeout in milliseconds of the `WAITAOF` after the next add; undefined if none is sent. */
   function timeForDisks(): number | undefined {
     if (!hasWaitAof) return undefined;
     if (disksCount) return Math.ceil(timeout * SHARE_OF_TIMEOUT);
@@ -165,7 +165,7 @@ async function knowsWaitAof(server: Redis): Promise<boolean | undefined> {
 const isElsewhere = (error: unknown): boolean =>
   /^(MOVED|ASK|TRYAGAIN)\b/.test((error as Error | undefined)?.message ?? '');
 
-/** Refreshes the slot map. ioredis does not redirect a pipeline that contains WAIT. */
+/** Refreshes the slot map, because ioredis does not redirect a pipeline that contains WAIT. */
 function lookForSlots(redis: RedisClient): Promise<void> {
   return isCluster(redis)
     ? new Promise((resolve) => redis.refreshSlotsCache(() => resolve()))

@@ -33,7 +33,7 @@ export function traceFlush<Added>(entries: LaneEntry[], add: () => Promise<Added
   if (!sdk) return add();
   const { links, requests } = tracedRequests(entries.map(({ envelope }) => envelope));
   const [parent, ...others] = links;
-  // Outside of any span: the request that started this flush may not be in it.
+  // The add runs outside of any span, because the request that started this flush may not be in it.
   if (parent === undefined) return sdk.within(undefined, add);
   const span = sdk.begin('send lanes', { kind: 'PRODUCER', parent, links: others });
   if (!span.isRecording()) return sdk.within(undefined, add);

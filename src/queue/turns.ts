@@ -16,21 +16,19 @@ interface FlushLimits {
 }
 
 /**
- * Units that a workspace gets in each flush while other workspaces send as well: some milliseconds of the queue's
- * time and of a worker's time. A unit is an object or 1,024 bytes of JSON text, whichever is more.
+ * Units of a workspace per flush while other workspaces send as well: some milliseconds of the time of the queue and of
+ * a worker. A unit is an object or 1,024 bytes of JSON text, whichever is more.
  */
 const SHARE = 500;
 const BYTES_PER_UNIT = 1024;
 
 /**
- * Milliseconds for which a workspace counts as active after it has sent something. In a worker: after something of it
- * was seen waiting.
+ * Milliseconds after which other workspaces no longer count as sending: since another workspace sent a request (in
+ * web), or was seen waiting (in a worker).
  */
 const NEIGHBOURS_MS = 10_000;
 
-/**
- * Records which workspaces send, to detect whether one sends alone or others have sent something in the last 10 s.
- */
+/** Detects whether several workspaces have sent something in the last 10 s, or one sends alone. */
 export class Neighbours {
   readonly #clock: () => number;
   #last: string | undefined;
@@ -50,10 +48,10 @@ export class Neighbours {
   }
 }
 
-/** The items of one workspace that wait for a flush, in the order in which they were sent. */
+/** The waiting line of a workspace: its items in the order in which they were sent. */
 interface Line<Item> {
   items: Item[];
-  /** Units that the workspace may still take, saved while its first item was larger than its share. */
+  /** Unused units of earlier flushes, saved while the first item is larger than the share. */
   credit: number;
 }
 
@@ -77,7 +75,7 @@ export class FlushTurns<Item extends InLine> {
     else this.#lines.set(item.owner, { items: [item], credit: 0 });
   }
 
-  /** Takes the items of the next flush. The result is empty only if the line is empty. */
+  /** Takes the items of the next flush. The result is empty only if no item waits. */
   take(limits: FlushLimits): Item[] {
     const share = this.#neighbours.areThere() ? SHARE : Number.POSITIVE_INFINITY;
     const taken: Item[] = [];
@@ -143,9 +141,9 @@ const OWN_OBJECTS = 64;
 const OWN_BYTES = 65_536;
 
 /**
- * Prepares a flush for packing. A workspace that has much in a flush with others gets its own envelopes: in shared
- * envelopes, a few objects of the others would be applied in parts. A request whose response waits for its effects
- * gets envelopes without other requests.
+ * Prepares a flush for packing. If a flush contains several workspaces, a workspace that has much in it gets its own
+ * envelopes: in a shared envelope, it would delay the few objects of the others. A request whose response waits for its
+ * effects gets envelopes without other requests.
  */
 export function packablesOf(loose: readonly Loose[]): readonly Packable[] {
   const apart = largeOwners(loose);

@@ -3,22 +3,25 @@ import type { EnvelopeRequest } from '../jobs/envelope.ts';
 import type { LaneStore } from './lane-store.ts';
 import { SHARED, tagIn } from './lanes.ts';
 
-/** Envelopes of a shard that are sampled, and the minimum for each lane. */
+/** Number of envelopes of a shard in a sample, and the minimum of each lane. */
 const SAMPLED = 256;
 const LEAST_OF_LANE = 16;
 
-/** Part of a sample below which the workspaces of a group are not looked up: so little is within every share. */
+/** Part of a sample below which the workspaces of a tag are not looked up, because any workspace may have that much. */
 const SMALL = 1 / 32;
 
 /**
- * Envelopes that are read to find the workspaces of one tag, and of the envelopes of several workspaces; bytes of data
- * that one reading takes from a lane.
+ * Maximum number of envelopes that are read to find the workspaces of one tag, and of envelopes of several workspaces.
+ * `READ_BYTES` limits the bytes that one reading takes from a lane.
  */
 const READ_OF_TAG = 4;
 const READ_OF_SHARED = 16;
 const READ_BYTES = 262_144;
 
-/** Tags and envelopes whose workspaces are cached, and milliseconds after which those of a tag are read again. */
+/**
+ * Maximum number of tags and of envelopes whose workspaces are cached. The workspaces of a tag are read again after
+ * `TAG_MS` milliseconds.
+ */
 const MOST_KNOWN = 4096;
 const TAG_MS = 10_000;
 
@@ -81,7 +84,7 @@ export class WaitingShares {
     return sampled.flat();
   }
 
-  /** Forgets a shard in which so little waits that every workspace is within its share. */
+  /** Removes the estimate of a shard. Call it if so little waits there that every workspace is within its share. */
   forget(shard: number): void {
     delete this.#shards[shard];
   }
@@ -133,8 +136,9 @@ export class WaitingShares {
   }
 
   /**
-   * The workspaces of envelopes that have several, or whose ids do not tell. A workspace that occurs in only one of the
-   * known envelopes is charged for that one, because a single one says nothing about the others.
+   * Finds the workspaces of envelopes that contain several, or whose ids have no tag. If a workspace occurs in only one
+   * of the envelopes that were read, only that envelope counts for it. If it occurs in several, the envelopes that were
+   * not read are assumed to have the same mix.
    */
   async #ownersOfShared(group: readonly Sampled[]): Promise<Owners> {
     const unknown = group.filter(({ id }) => !this.#ownersOfEnvelopes.has(id));

@@ -19,24 +19,24 @@ import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
- * Minimum number of objects in the round that follows a cut round. If it is cut too, data that it has loaded for
- * further objects has to be loaded again.
+ * Minimum number of objects in the round after a cut round. It is small, because the data of objects that do not fit
+ * into the round has to be loaded again.
  */
 const SMALL_ROUND = 2;
 
 /**
- * Minimum fold time of a round: a number of milliseconds, and a multiple of its load time. If a round is cut, data for
- * the remaining objects has to be loaded again.
+ * Minimum fold time of a round, also after the time of the batch is over: `LEAST_FOLD_MS` milliseconds, or `FOLD_TIMES`
+ * times its load time if that is longer. If a round is cut earlier, most of its loaded data has to be loaded again.
  */
 const LEAST_FOLD_MS = 300;
 const FOLD_TIMES = 3;
 
 export interface Applied {
-  /** Number of processed objects, from the first: they took effect or were refused. */
+  /** Number of objects that took effect or were refused. They are the first ones of the list. */
   count: number;
   /** Objects that could not be applied; their dead letters are written. */
   refused: RefusedObject[];
-  /** Number of objects that the next round would have. */
+  /** Number of objects that the next round would load. */
   size: number;
   /** Bytes of stored attributes that were loaded, by workspace. */
   loaded: Map<string, number>;
@@ -77,7 +77,7 @@ export type Poison = ReadonlyMap<string, string>;
 export interface Terms {
   /** Postgres time at the start of the batch, ISO 8601 with microseconds. */
   now: string;
-  /** Time in `performance.now()` milliseconds after which only a first round starts and a running round is cut. */
+  /** Deadline by `performance.now()`: after it, only a first round starts, and a running round is cut. */
   until: number;
   /** Number of objects in the first round; all by default. */
   size?: number;
@@ -122,7 +122,7 @@ async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Pro
   const loaded = performance.now();
   const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
   const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
-  // A bug in Penstock: the object becomes a dead letter, so that its lane can continue.
+  // This is a bug in Penstock. The error turns the object into a dead letter, so that its lane can continue.
   if (folded === 0) throw new TypeError('the object needs a reload after each load');
   const sent = writeChanges(tx, changes, now);
   const written = { ...sent, changes, round: round.slice(0, folded) };

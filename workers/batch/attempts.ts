@@ -23,7 +23,10 @@ export const NO_POISON: Poison = new Map();
 
 type Recorded = keyof typeof RECORD_MS;
 
-/** Chooses the object that a transaction applies alone, and records the attempt. Later calls return an empty list. */
+/**
+ * Chooses the object that a transaction applies alone, and records the attempt. Later calls in the transaction return
+ * an empty list.
+ */
 export type ChooseOne = (items: WorkItem[]) => Promise<{ items: WorkItem[]; poison: Poison }>;
 
 /**

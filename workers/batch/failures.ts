@@ -15,7 +15,7 @@ export const LONGEST_RETRY_MS = 1000;
 /** How often an error can recur before the objects are blamed, unless the faulty objects are identified sooner. */
 export const TRIES = 3;
 
-/** The same limit for errors that may be chance: conflicts with other lanes, or a broken connection. */
+/** The same limit for errors that can happen to any object: conflicts with other lanes, or a broken connection. */
 const TRIES_OF_CHANCE = 10;
 
 /** Returns whether a statement of this release cannot run: an operator has to act; only objects that need it wait. */

@@ -39,7 +39,10 @@ interface Want {
   isBlind: boolean;
 }
 
-/** Up to this many holders of an address are all locked. With more, only the holder that it means now is locked. */
+/**
+ * If an address has at most this many holders, all of them are locked. Otherwise, only the holder that the address
+ * means now is locked.
+ */
 const FEW_HOLDERS = 8;
 
 /**
@@ -48,7 +51,10 @@ const FEW_HOLDERS = 8;
  */
 const ROUND_BYTES = 524_288;
 
-/** How often the rounds of a batch may load a user on average, and the size limit up to which rounds grow for that. */
+/**
+ * If rounds of `ROUND_BYTES` would load each user more than `AGAIN` times on average, they are made larger, up to
+ * `MOST_ROUND_BYTES`.
+ */
 const AGAIN = 2;
 const MOST_ROUND_BYTES = 8 * ROUND_BYTES;
 
@@ -96,7 +102,9 @@ export async function lockChanged(
   return count;
 }
 
-/** Returns whether all chosen profiles are locked: another lane may have changed the choice before they were. */
+/**
+ * Returns whether all chosen profiles are locked. Another lane may have changed the choice before the locks were taken.
+ */
 function isSelectionLocked(item: WorkItem, profiles: Profiles, wanted: Wanted): boolean {
   return [...selectedBy(item, profiles), ...changedBy(item, profiles)].every((profile) =>
     wanted.has(profile),

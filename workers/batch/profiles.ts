@@ -18,9 +18,7 @@ import { RELOAD } from './work-item.ts';
 /** Result of a lookup in memory; undefined if no profile matches. */
 type Found = LoadedProfile | undefined | typeof RELOAD;
 
-/**
- * Holds the profiles that a round can name, and resolves identifiers to profiles while the round is folded.
- */
+/** Profiles that the objects of a round can name. Resolves identifiers to profiles while the round is folded. */
 export class Profiles {
   /** Profiles by workspace and id. */
   readonly #byId = new Map<string, Map<string, LoadedProfile>>();

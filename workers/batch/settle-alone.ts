@@ -191,7 +191,7 @@ function bisectionOf(
     if (!countsAgainstObject(error)) return;
     const [only] = hand;
     if (only) poison.set(only.object.id, reasonOf(error));
-    // It fails at COMMIT, or before any object is applied, so that no single object is to blame.
+    // The failure occurs at COMMIT, or before any object is applied, so that no single object is to blame.
     else if (++vain > MOST_VAIN) for (const { id } of objects) poison.set(id, TOGETHER);
   }
 

@@ -35,7 +35,8 @@ export async function runShares(
     shares.filter((share) => !isTurnOf(share)),
   );
   const results: BatchResult[] = [];
-  // A share that an earlier part has applied is skipped and does not count as a share of this part.
+  // If an earlier transaction has applied a share, the result is `skipped`, and the next share may still start after
+  // the deadline.
   let hasBegun = false;
   for (const share of shares) {
     const isTurn = isTurnOf(share);
@@ -96,7 +97,9 @@ interface Share {
   deliveries: Delivery[];
 }
 
-/** Number of leading characters that a share id keeps of the envelope id, with its time, and number of hash digits. */
+/**
+ * A share id consists of the first `KEPT` characters of the envelope id, which contain its time, and `OWN` hash digits.
+ */
 const KEPT = 24;
 const OWN = 12;
 
@@ -132,8 +135,9 @@ async function appliedBefore(pool: Pool, shares: readonly Share[]): Promise<Read
 }
 
 /**
- * Returns the result of a share that this batch has not applied: another batch takes it, or the time was over first
- * (`isCut`). Envelopes of the share that an earlier batch has applied are not left.
+ * Returns the result of a share of which this batch applied no object, because it takes the objects of other workspaces
+ * or its time was over (`isCut`). `left` lists the envelopes of the share, except those that an earlier batch has
+ * applied.
  */
 function untouched(
   { workspaceId, deliveries }: Share,
@@ -151,7 +155,7 @@ function untouched(
   };
 }
 
-/** Returns the ids of finished envelopes that contain several workspaces. */
+/** Returns the ids of envelopes of several workspaces of which all shares are finished. */
 function endedOf(deliveries: readonly Delivery[], result: BatchResult): string[] {
   const left = result.kind === 'applied' ? result.left : undefined;
   return deliveries

@@ -33,7 +33,10 @@ interface Account {
   /** Average units per object in recent batches; undefined until the first batch has been measured. */
   unitsPerObject: number | undefined;
   mostObjects: number;
-  /** Number of objects in the first round of its next batch; undefined for all objects. */
+  /**
+   * Number of objects that the first round of its next batch loads; undefined: all objects of the batch. A round loads,
+   * folds and writes objects together.
+   */
   firstRound: number | undefined;
   isApart: boolean;
   /** Milliseconds of the next rest, and the clock time at which the current rest ends. */
@@ -114,7 +117,8 @@ export class Accounts implements AccountsView {
 
   /** Records the start of a batch that was chosen at this virtual time. */
   begin(start: number): void {
-    // No workspace waited while the process was idle, so earlier usage counts less.
+    // While the process was idle, no workspace waited. So virtual time advances by the units that the process could
+    // have served, and usage from before counts less.
     if (this.#running === 0) this.#virtualTime += (this.#clock() - this.#idleSince) * this.#pace;
     this.#virtualTime = Math.max(this.#virtualTime, start);
     this.#running++;
@@ -152,12 +156,17 @@ export class Accounts implements AccountsView {
     }
   }
 
-  /** Returns the number of objects in the first round of the workspace's next batch; undefined for all objects. */
+  /**
+   * Returns the number of objects that the first round of the next batch may load; undefined: all objects of the batch.
+   */
   firstRound(workspaceId: string): number | undefined {
     return this.#accounts.get(workspaceId)?.firstRound;
   }
 
-  /** Records the next round size after a batch of this workspace alone; undefined if its time did not run out. */
+  /**
+   * Limits the first round of the next batch of this workspace. Call it after a batch of this workspace alone, with the
+   * number of objects that fitted into its time, or with undefined if its time did not run out.
+   */
   noteRound(workspaceId: string, objects: number | undefined): void {
     this.#accountOf(workspaceId).firstRound = objects;
   }
@@ -173,7 +182,7 @@ export class Accounts implements AccountsView {
     account.mostObjects = Math.max(1, Math.floor(Math.min(account.mostObjects, objects) / 4));
   }
 
-  /** Pauses a workspace before its next attempt. Each pause is twice as long as the one before, up to a maximum. */
+  /** Pauses a workspace after a failure. Each pause is twice as long as the one before, up to a maximum. */
   letRest(workspaceId: string): void {
     const account = this.#accountOf(workspaceId);
     account.restsUntil = this.#clock() + account.rest;

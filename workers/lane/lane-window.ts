@@ -15,18 +15,24 @@ import {
   waiting,
 } from './scheduler.ts';
 
-/** Number of waiting jobs whose ids are read: the initial value, and the value for a longer lane. Later jobs wait. */
+/**
+ * Number of waiting jobs whose ids a snapshot reads: `LEAST_JOBS` at first, and `MOST_JOBS` if the previous snapshot
+ * was full. Jobs after these are not considered yet.
+ */
 const LEAST_JOBS = 256;
 const MOST_JOBS = 4096;
 
-/** Maximum number of envelopes per read: normally, and when envelopes are smaller than `SMALL` of a transaction. */
+/**
+ * Maximum number of envelopes whose data one command reads: `AT_ONCE`, or `SMALL_AT_ONCE` if an average envelope fills
+ * less than the part `SMALL` of a transaction.
+ */
 const AT_ONCE = 8;
 const SMALL = 1 / 256;
 const SMALL_AT_ONCE = 512;
 
 /**
- * Data that the window may hold while several workspaces send, as a multiple of a full transaction. The workspaces divide
- * it among themselves. A workspace without any data in the window may exceed it up to twice the value.
+ * Limit on the envelope data in the window while several workspaces send, in full transactions. The workspaces divide
+ * it among themselves. For a workspace without data in the window, the limit is twice as high.
  */
 const MOST_HELD = 4;
 
@@ -198,7 +204,8 @@ export class LaneWindow {
       const jobs = await this.#options.laneStore.read(lease.lane, wanted, ENOUGH_BYTES);
       if (jobs.length === 0) return;
       for (const job of jobs) {
-        // A missing job took effect elsewhere or was removed by hand. Later envelopes wait for the next snapshot.
+        // Another worker has applied the missing job, or an operator has removed it. The next snapshot shows which
+        // envelopes are left.
         if (!job) return;
         this.#read.set(job.id, this.#open(job));
       }
@@ -214,7 +221,7 @@ export class LaneWindow {
       : this.#wantedShared(ids, tags, { slice, atOnce });
   }
 
-  /** While one workspace sends alone: up to a full transaction. */
+  /** Chooses envelopes up to the size of a full transaction, while one workspace sends alone. */
   #wantedAlone(ids: readonly string[], atOnce: number): string[] {
     let found = this.#leased && !this.#done.has(this.#leased.job) ? this.#sizeOf(this.#leased) : 0;
     const wanted: string[] = [];
@@ -230,8 +237,9 @@ export class LaneWindow {
   }
 
   /**
-   * While several workspaces send: up to a slice of each, and first the envelopes of workspaces without data in the
-   * window. Known envelopes of some workspaces never keep an envelope of another one from being read.
+   * Chooses envelopes up to a slice of each workspace, while several workspaces send. Envelopes of workspaces without
+   * data in the window come first. Data that the window holds for some workspaces does not prevent a read for another
+   * one.
    */
   #wantedShared(
     ids: readonly string[],
@@ -254,7 +262,7 @@ export class LaneWindow {
       }
       const tag = tags[index];
       if (tag === undefined || tag === SHARED) {
-        // Until it is read, it may belong to any workspace and blocks all later envelopes.
+        // The envelope may belong to any workspace until it is read, so it blocks all later envelopes.
         if (total >= MOST_HELD) break;
         first.push(job);
       } else {
@@ -273,7 +281,10 @@ export class LaneWindow {
     return [...first, ...more].slice(0, atOnce);
   }
 
-  /** Adds a known envelope to what its workspaces hold, by tag. @returns its size */
+  /**
+   * Adds the data of an envelope to the totals of its workspaces, by tag.
+   * @returns the size of the envelope
+   */
   #hold(known: Known, held: Map<string, Held>): number {
     const size = this.#sizeOf(known);
     for (const [workspaceId, part] of known.parts ?? []) {
@@ -299,7 +310,8 @@ export class LaneWindow {
     const { accounts, reads, deliver } = this.#options;
     const id = ledgerKey(job);
     const tag = tagIn(job);
-    // The lane itself has to reach a fence, and an envelope of a later release needs another worker.
+    // A fence is applied when it is leased, and an envelope of a later release by another worker. Both block all later
+    // envelopes.
     if (versionOf(data) > reads) return { id, job, tag, isBarrier: true };
     const delivery = deliver(job, data);
     if (fenceOf(delivery)) return { id, job, tag, isBarrier: true };

@@ -43,7 +43,10 @@ export interface Batch {
   envelopes: { id: string; workspaces: ReadonlySet<string> }[];
   /** Number of objects by workspace. */
   objects: ReadonlyMap<string, number>;
-  /** Object limits of the workspaces whose last envelope is taken in part; the other objects stay in the lane. */
+  /**
+   * Number of objects that the batch takes from each workspace whose last envelope it takes only in part. The other
+   * objects of that envelope stay in the lane.
+   */
   shares: ReadonlyMap<string, number>;
   /** Expected units of the whole batch. */
   units: number;
@@ -56,13 +59,13 @@ export interface Batch {
 /** Maximum units of a workspace's part of a shared envelope that is taken along with the parts of other workspaces. */
 const SMALL_PART = 64;
 
-/** The objects of a workspace that can be applied now: a prefix of its objects in the lane. */
+/** The waiting line of a workspace: its envelopes that can be applied now, in lane order. */
 interface Line {
   workspaceId: string;
   /** Indexes of its envelopes in the window. */
   places: number[];
   servedUntil: number;
-  /** Whether the line is a single envelope that is applied alone. */
+  /** Whether the line consists of one envelope that failed in an earlier batch and is therefore applied alone. */
   isTroubled: boolean;
 }
 
@@ -90,15 +93,16 @@ export function nextBatch(
       if (choice.isFull(line)) break;
       if (!line.isTroubled && !accounts.isApart(line.workspaceId)) choice.take(line);
     }
-  // Objects of others would fail together with those of a workspace that has batches of its own.
+  // A workspace that has batches of its own is not combined with others, because their objects would fail together with
+  // its objects.
   if (!first.isTroubled && !accounts.isApart(first.workspaceId)) choice.takeSmallParts(lines);
   return choice.batch();
 }
 
-/** Returns the lines of all workspaces, least served first; ties are in lane order. */
+/** Returns the waiting lines of all workspaces. The least served workspace comes first; ties are in lane order. */
 function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Line[] {
   const lines = new Map<string, Line>();
-  /** Workspaces whose line is complete, and tags of workspaces with an unread envelope. */
+  /** Workspaces that get no further envelopes in their line, and tags of workspaces with an unread envelope. */
   const blocked = new Set<string>();
   const unread = new Set<string>();
   for (let place = 0; place < window.length; place++) {
@@ -143,7 +147,7 @@ class Choice {
   /** Workspaces whose last envelope is taken in part. */
   readonly #cut = new Set<string>();
   #isTroubled = false;
-  /** Number of envelopes of each line that are taken whole, by workspace. */
+  /** Number of envelopes that the batch takes completely, by workspace. */
   readonly #whole = new Map<string, number>();
   #units = 0;
   #objects = 0;
@@ -159,7 +163,10 @@ class Choice {
     this.#start = start;
   }
 
-  /** Returns whether the batch has no room for this line or any line that was served more. */
+  /**
+   * Returns whether the batch has no room for the objects of this line. Later lines were served more, so there is no
+   * room for them either.
+   */
   isFull({ servedUntil }: Line): boolean {
     const { slice, objects, bytes } = this.#limits;
     if (this.#shares.size === 0) return false;
@@ -220,7 +227,8 @@ class Choice {
       for (let next = this.#whole.get(workspaceId) ?? 0; next < places.length; next++) {
         const place = places[next]!;
         const workspaces = this.#taken.get(place);
-        // An envelope from which some objects of the workspace are already taken ends its line.
+        // Objects of a workspace keep their order: after an envelope that is not in the batch, or is taken in part, no
+        // later one may follow.
         if (!workspaces || workspaces.has(workspaceId)) break;
         const size = this.#window[place]!.parts!.get(workspaceId)!;
         const isSmall = this.#accounts.unitsOf(workspaceId, size) <= SMALL_PART;

@@ -68,7 +68,10 @@ export interface LaneView {
 
 /** Result of one step of a lane. */
 export type Step =
-  /** `done`: ids of finished envelopes. `left`: remaining objects of others. Both are empty after a failed attempt. */
+  /**
+   * `done`: ids of finished envelopes. `left`: numbers of remaining objects of the other envelopes. Both are empty
+   * after a failed attempt.
+   */
   | { kind: 'applied'; done: readonly string[]; left: ReadonlyMap<string, LeftOfEnvelope> }
   /** No envelope can be applied for this many milliseconds. */
   | { kind: 'waits'; milliseconds: number }
@@ -105,7 +108,10 @@ interface Chosen {
   deliveries: Delivery[];
   /** Whether several workspaces send at present. */
   isShared: boolean;
-  /** Size by workspace of the parts from which the batch takes objects. */
+  /**
+   * Total size, by workspace, of the envelope parts from which the batch takes objects. The batch may take only some of
+   * these objects.
+   */
   texts: ReadonlyMap<string, PartSize>;
 }
 
@@ -246,7 +252,10 @@ export class Scheduler {
     return isFree && isSmall(chosen) ? this.#slotsOfSmall! : this.#slots;
   }
 
-  /** Returns whether a batch may use a slot. While a lane waits for one, its next batch can become another one. */
+  /**
+   * Returns whether a batch may use a slot. New envelopes can change the next batch of a lane while the lane waits, so
+   * that the batch needs a slot of another kind.
+   */
   #mayUse(slots: Slots, chosen: Chosen): boolean {
     if (this.#isTroubled(chosen)) return slots === this.#slotsOfTroubled;
     return slots === this.#slots || (slots === this.#slotsOfSmall && isSmall(chosen));
@@ -296,8 +305,8 @@ export class Scheduler {
   }
 
   /**
-   * Lifts the slice limit of a batch of a single workspace, which then continues until its time is over. Rounds with
-   * many objects about the same users load each user once.
+   * Removes the slice limit from a batch of a single workspace, so that it continues until its time is over. A large
+   * round loads a user once for all of its objects.
    */
   #sharesOf({ shares }: Batch, only: string | undefined): ReadonlyMap<string, number> {
     const most = only === undefined ? 0 : this.accounts.mostObjects(only);
@@ -375,7 +384,7 @@ export class Scheduler {
       return this.#split(chosen, failing.failures.sofar());
     }
     if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
-    // Separate batches let the objects of the unaffected workspaces take effect.
+    // Each workspace gets batches of its own, so that objects of the other workspaces take effect.
     if (times > 0 && others.length > 0) return this.#split(chosen, UNKNOWN);
     if (times > 0) {
       this.accounts.letRest(only!);
@@ -384,14 +393,17 @@ export class Scheduler {
     return { kind: 'waits', milliseconds: failing.nextWait() };
   }
 
-  /** Handles a timeout by SHARED_LIMITS, which does not count as a failure. @returns whether the error is one */
+  /**
+   * Handles a timeout that SHARED_LIMITS caused. It does not count as a failure of the objects.
+   * @returns whether the error is such a timeout
+   */
   #noteTimeout({ lane, batch }: Chosen, error: unknown): boolean {
     const state = sqlstateOf(error);
     if (state !== STATEMENT_TIMEOUT && state !== LOCK_TIMEOUT) return false;
     const [only, ...others] = batch.objects.keys();
     if (others.length > 0) {
       this.accounts.part(batch.objects.keys());
-      // Later batches of other workspaces of the lane have not failed.
+      // All shared batches of the lane are counted under one key, and the later ones have not failed.
       this.#failing.delete(keyOf(lane, batch));
     } else if (state === LOCK_TIMEOUT) this.accounts.letRest(only!);
     else if (batch.objects.get(only!)! > 1) this.accounts.shrink(only!, batch.objects.get(only!)!);

@@ -17,7 +17,7 @@ const SHARE_OF_LOCK = 0.4;
 /** Minimum lease in milliseconds: on a busy machine, a live worker can be silent for almost this long. */
 const SHORTEST_LEASE_MS = 1000;
 
-/** Milliseconds for each of the last commands on shutdown; Redis may be unavailable. */
+/** Timeout in milliseconds for each of the last commands on shutdown, because Redis may be unavailable. */
 const FAREWELL_MS = 500;
 
 /** Milliseconds between two log lines about failed heartbeats. */
@@ -153,8 +153,9 @@ const [WORKERS, OWNERS, LATER, VERSION] = ['workers', 'owners', 'later', 'versio
 ) as [string, string, string, string];
 
 /**
- * Lua script that gives back a lane that another worker is due, or whose next envelope this worker cannot read.
- * ARGV: lane, worker id, envelope version or empty, milliseconds for which only workers that read the version get it.
+ * Lua script that gives back a lane that is assigned to another worker, or whose next envelope this worker cannot read.
+ * ARGV: lane, worker id, envelope version or empty, milliseconds for which only workers that read this version may take
+ * the lane.
  */
 const giveBack = `
   local owner = redis.call('HGET', KEYS[1], ARGV[1])

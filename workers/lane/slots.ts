@@ -11,7 +11,7 @@ export interface Slot {
   waited: number;
 }
 
-/** Number of waiting lanes, longest wait first, that are compared when a slot becomes free. */
+/** Maximum number of waiting lanes that are compared when a slot becomes free: those that have waited longest. */
 const COMPARED = 8;
 
 /** Limits the concurrent transactions of a process. A freed slot goes to the least served waiting lane. */

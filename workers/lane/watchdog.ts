@@ -28,7 +28,10 @@ export interface WatchdogOptions {
 
 interface Watched {
   reopen(): void;
-  /** First waiting job at the last check, and the number of checks since that found it; absent if no job waited. */
+  /**
+   * First waiting job at the last check, and the number of checks that have found the same job since; absent if no job
+   * waited.
+   */
   seen?: { head: string; looks: number } | undefined;
   reopened: boolean;
 }
@@ -42,7 +45,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   const lanes = new Map<number, Watched>();
 
   async function look(): Promise<void> {
-    // In parallel, so that lanes of an unavailable shard do not delay the checks of the others.
+    // Lanes are checked in parallel, so that an unavailable shard does not delay the checks of the others.
     await Promise.all([...lanes].map(([lane, watched]) => lookAt(lane, watched)));
   }
 
@@ -102,7 +105,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   return {
     name: 'watchdog',
     async stop() {
-      // Not awaited, because a check may be waiting for the queue.
+      // A running check may wait for the queue, so the stop does not wait for it.
       void looks.stop();
     },
 
