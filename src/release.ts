@@ -55,8 +55,10 @@ async function forgetEarlier(config: Config, log: Log): Promise<void> {
 async function distributeTables(config: Config, log: Log): Promise<void> {
   await withPool(directDatabaseUrl(config), async (pool) => {
     if (config.DISTRIBUTE !== 'citus' && !(await isDistributed(pool))) return;
-    const tables = await distribute(pool, (table) => log.info({ table }, 'table was distributed'));
-    log.info({ tables: tables.length }, 'tables were distributed by workspace');
+    const tables = await distribute(pool, (table) =>
+      log.info({ table }, 'table was distributed over the nodes of Citus'),
+    );
+    log.info({ tables: tables.length }, 'tables were distributed over the nodes of Citus by workspace');
   });
 }
 

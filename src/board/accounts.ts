@@ -170,7 +170,12 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
       audited(pool, actor, async (tx) => {
         return { result: undefined, entries: await leaveSession(tx, hashApiKey(secret)) };
-      }).catch((error) => log.warn({ err: error }, 'previous session of a browser was not ended'));
+      }).catch((error) =>
+        log.warn(
+          { err: error },
+          'previous session of a browser could not be ended; it stays valid until it expires',
+        ),
+      );
     },
 
     /** Returns the viewer of a session cookie with current rights; undefined if the session has ended. */

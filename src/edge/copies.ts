@@ -178,7 +178,7 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
     count('other', 'not_copied');
     log.warn(
       { outcome: 'not_copied', method, path: path.slice(0, MOST_CHARACTERS), upstream_status: status },
-      'upstream accepted a request that is not copied; local data may differ',
+      'upstream accepted a request that Penstock does not copy; make the same change in Penstock',
     );
   }
 

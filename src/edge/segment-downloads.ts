@@ -77,7 +77,11 @@ export function addSegmentDownloads(app: Express, services: EdgeServices): void 
     const store = await openExportFiles(config);
     try {
       const file = await store.stat(key);
-      if (!file) throw new ObjectStoreError('missing', `${store.where} has no ${key}: sync writes elsewhere`);
+      if (!file)
+        throw new ObjectStoreError(
+          'missing',
+          `${store.where} has no ${key}; set the same SEGMENT_EXPORT_URL for web and sync`,
+        );
       response.setHeader('Content-Type', 'application/zip');
       response.setHeader('Content-Length', file.bytes);
       response.setHeader('Content-Disposition', `attachment; filename="${key}"`);

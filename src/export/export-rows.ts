@@ -79,7 +79,7 @@ export async function exportRows(wanted: Wanted, options: ExportOptions): Promis
   const location = file === undefined ? store.where : `${store.where} ${file}`;
   const exported = await inSnapshot(pool, location, (snapshot) => exportFrom(wanted, options, snapshot));
   if (exported) return exported;
-  throw new ExportError(`another process exports to ${location} just now`);
+  throw new ExportError(`another process is exporting to ${location}; wait until it has finished`);
 }
 
 async function exportFrom(wanted: Wanted, options: ExportOptions, snapshot: Snapshot): Promise<Progress> {

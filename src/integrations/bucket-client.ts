@@ -118,9 +118,16 @@ function requireAllowed(reach: Reach, host: string): void {
  */
 async function boundedXml(body: Readable, where: string): Promise<Readable> {
   const { bytes: whole, isWhole } = await readUpTo(MAX_XML_BYTES, body);
-  if (!isWhole) throw new SourceError('failed', `${where}: an answer has more than ${MAX_XML_BYTES} bytes`);
+  if (!isWhole)
+    throw new SourceError(
+      'failed',
+      `${where}: the bucket sent a response of more than ${MAX_XML_BYTES} bytes, which S3 never does; check the endpoint`,
+    );
   if (/<!doctype/i.test(whole.toString('latin1')))
-    throw new SourceError('failed', `${where}: an answer has a DOCTYPE, which answers of S3 never have`);
+    throw new SourceError(
+      'failed',
+      `${where}: the bucket sent a response with a DOCTYPE, which S3 never does; check the endpoint`,
+    );
   return Readable.from(whole.length > 0 ? [whole] : []);
 }
 

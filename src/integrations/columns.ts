@@ -205,7 +205,10 @@ const CANONICAL = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/;
  * statement
  */
 export function assertCanonical(time: string): void {
-  if (!CANONICAL.test(time)) throw new RangeError(`no time to the microsecond in UTC: ${time}`);
+  if (!CANONICAL.test(time))
+    throw new RangeError(
+      `a time must be in UTC with six decimal places, for example 2026-01-31T12:00:00.000000Z, and not ${time}`,
+    );
 }
 
 /** Range of times whose texts sort like the times. */

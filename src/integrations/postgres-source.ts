@@ -226,7 +226,8 @@ export async function openPostgres(
     for (let next = await answer.next(); ; next = await answer.next()) {
       if (next.done) return { rows: found, ...next.value };
       // A second batch means that the server sent texts which were not requested.
-      if (found.length > 0) throw new SourceError('failed', `${where}: the answer is too long`);
+      if (found.length > 0)
+        throw new SourceError('failed', `${where}: the server sent more rows than requested`);
       found.push(...next.value);
     }
   }

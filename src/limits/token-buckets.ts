@@ -233,7 +233,11 @@ export function createKeptTokenBuckets({
       warned = false;
     } catch (error) {
       for (const key of keys) changed.add(key);
-      if (!warned) log.warn({ err: error }, 'rate limits of long windows were not saved; will retry');
+      if (!warned)
+        log.warn(
+          { err: error },
+          'rate limits with a window of an hour or more were not saved to Postgres; will retry',
+        );
       warned = true;
     }
   }

@@ -41,7 +41,7 @@ function folderOf(url: string): string {
   if (folder !== undefined) return folder;
   throw new ObjectStoreError(
     'config',
-    `${JSON.stringify(url)} is no place for objects: s3://bucket/prefix, file:///folder or the path of a folder is`,
+    `${JSON.stringify(url)} is not a location for objects; use s3://bucket/prefix, file:///folder or the path of a folder`,
   );
 }
 
@@ -87,7 +87,7 @@ export interface BucketSettings {
 export function accessBySettings(settings: BucketSettings): BucketAccess {
   for (const name of ['S3_REGION', 'S3_ACCESS_KEY_ID', 'S3_SECRET_ACCESS_KEY'] as const) {
     if (settings[name] === '')
-      throw new ObjectStoreError('config', `a bucket is named, and ${name} is not set`);
+      throw new ObjectStoreError('config', `${name} is not set; a location in a bucket needs it`);
   }
   return {
     region: settings.S3_REGION,

@@ -131,7 +131,7 @@ export async function readBack(file: string, key: string): Promise<ParquetConten
       sha256: await sha256Of(file),
     };
   }
-  throw new ParquetError(`${file}: no answer`);
+  throw new ParquetError(`${file}: its statistics could not be read`);
 }
 
 /**

@@ -43,7 +43,7 @@ export function html(strings: TemplateStringsArray, ...parts: Part[]): Html {
   for (let index = 0; index < parts.length; index++) {
     const part = parts[index];
     if (contexts[index] === 'tag' && !isMarkup(part))
-      throw new TypeError(`text within a tag needs double quotes: …${strings[index]!.slice(-40)}`);
+      throw new TypeError(`a value in a tag must be in double quotes: …${strings[index]!.slice(-40)}`);
     text += written(part) + strings[index + 1];
   }
   return new Html(text);

@@ -167,7 +167,10 @@ export function laneServers(redis: RedisClient, shards: number): Redis[] {
 /** @throws if the server of the shard is unknown */
 export function serverOfShard(redis: RedisClient, shard: number): Redis {
   const server = serverOf(redis, markOf(shard));
-  if (!server) throw new Error(`no server is known to have the lanes of shard ${shard}`);
+  if (!server)
+    throw new Error(
+      `no primary of the Redis Cluster serves the slot of shard ${shard}; restore the primary, or let a replica take over`,
+    );
   return server;
 }
 

@@ -94,7 +94,10 @@ async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<
     found = await readRedisSettings(redis);
     isForAll = node !== undefined && shards > 1 && (await refusesForOthers(redis));
   } catch (error) {
-    log.warn({ err: error, ...(node && { node }) }, 'settings of Redis could not be read; will retry');
+    log.warn(
+      { err: error, ...(node && { node }) },
+      'persistence and eviction settings of Redis could not be read; will retry',
+    );
     return false;
   }
   const { evicts, appends, syncs } = found;
@@ -135,7 +138,7 @@ export function whatACrashLoses({ appends, syncs }: RedisSettings): string {
   if (appends === 'no')
     return `a crash of Redis loses every accepted object that is not applied yet, back to its last snapshot; ${advice}`;
   if (appends === undefined || syncs === undefined)
-    return `the persistence settings of Redis could not be read; without appendonly yes and appendfsync always, a crash of Redis loses accepted objects`;
+    return `Penstock could not read appendonly and appendfsync of Redis; without appendonly yes and appendfsync always, a crash of Redis loses accepted objects. Check both settings at your provider`;
   const span =
     syncs === 'everysec' ? 'of the last one or two seconds' : 'that the system has not written to disk';
   return `a crash of Redis loses accepted objects ${span}; ${advice}`;

@@ -151,7 +151,7 @@ async function requireExistingFolder(folder: string): Promise<void> {
   const code = found instanceof Error ? ` (${found.code})` : '';
   throw new ObjectStoreError(
     'config',
-    `${folder} is not an existing folder${code}: make it, or mount its disk`,
+    `${folder} is not an existing folder${code}: create it, or mount its disk`,
   );
 }
 

@@ -30,7 +30,7 @@ describe('a template', () => {
   test('a template rejects an unquoted value inside a tag, whatever the value', () => {
     const fill = (value: string) => html`<a href=${value}>`;
     for (const value of ['x onclick=alert(1)', 'x'])
-      expect(() => fill(value)).toThrow('text within a tag needs double quotes: …<a href=');
+      expect(() => fill(value)).toThrow('a value in a tag must be in double quotes: …<a href=');
     expect(() => html`<a ${'onclick'}="x">`).toThrow(TypeError);
     expect(html`1 < 2, ${'x'} > 1`.text).toBe('1 < 2, x > 1');
   });

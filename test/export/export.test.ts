@@ -141,7 +141,7 @@ test('changes during an export are not in it', async () => {
 test('a target takes one process at a time, and one export', async () => {
   const store = await folderStore(temporaryFolder());
   const refused = inSnapshot(pool, store.where, () => run(store).catch((error: Error) => error.message));
-  expect(await refused).toMatch(/another process exports to/);
+  expect(await refused).toMatch(/another process is exporting to/);
   const leaving = AbortSignal.abort(new Error('left'));
   await expect(run(store, { leaving })).rejects.toThrow('left');
   await run(store);

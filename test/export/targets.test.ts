@@ -116,7 +116,7 @@ test('an invalid target is rejected in one line that names it, and stays empty',
   // Node's recursive mkdir would loop indefinitely there.
   if (process.platform === 'linux')
     expectRefusal(await on.run([...command, '--to', '/proc/exported']), 'no folder can be made there');
-  expectRefusal(await on.run([...command, '--to', 'ftp://somewhere']), 'is no place for objects');
+  expectRefusal(await on.run([...command, '--to', 'ftp://somewhere']), 'is not a location for objects');
   const s3 = await startS3();
   const bucket = await s3.fill(temporaryFolder(), '');
   const secret = path.join(folder, 'secret');

@@ -50,7 +50,7 @@ describe.each([
 
   test('a Redis that does not report when it writes is used with a warning', async () => {
     expect(await warnings(await withoutConfig(await startRedis()))).toEqual([
-      expect.stringMatching(/^yes unknown: the persistence settings of Redis could not be read/),
+      expect.stringMatching(/^yes unknown: Penstock could not read appendonly and appendfsync of Redis/),
     ]);
   });
 });

@@ -117,14 +117,20 @@ export class Attempts {
 
   async #begin(kind: Recorded, ids: string[]): Promise<EndedAttempts | undefined> {
     const begun = within(RECORD_MS[kind], beginAttempts(this.#pool, { kind, ids }, this.#processId));
-    return begun.catch((error) => void this.#log.warn({ err: error, kind }, 'an attempt was not recorded'));
+    return begun.catch(
+      (error) =>
+        void this.#log.warn(
+          { err: error, kind },
+          'attempt could not be recorded; continuing without a record',
+        ),
+    );
   }
 
   /** Removes attempts. A row that could not be removed is harmless: its envelope or object is not read again. */
   async #end(kind: Recorded, ids: string[], whose: 'own' | 'all'): Promise<void> {
     const ended = endAttempts(this.#pool, { kind, ids }, { processId: this.#processId, whose });
     await within(RECORD_MS[kind], ended).catch((error) =>
-      this.#log.debug({ err: error, kind }, 'an attempt was not removed'),
+      this.#log.debug({ err: error, kind }, 'record of an attempt could not be removed'),
     );
   }
 }

@@ -46,7 +46,7 @@ export type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise
  */
 export const LIMITS: Limits = { statement: 4000, lock: 2500 };
 
-export const HOLDS_ONE = 'a batch holds an object that cannot be applied';
+export const HOLDS_ONE = 'batch contains an object that cannot be applied; searching for it';
 
 /**
  * Applies a batch in one transaction.

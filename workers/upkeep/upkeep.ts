@@ -42,11 +42,12 @@ export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
   if (crowded.length === 0) return;
   for (const { workspaceId, blocked, leftOut } of await blockIfDummies(pool, crowded)) {
     const whose = { workspace_id: workspaceId };
-    if (blocked > 0) log.warn({ ...whose, blocked }, 'dummy users were blocked');
+    if (blocked > 0)
+      log.warn({ ...whose, blocked }, 'users with too many event names or products were blocked');
     if (leftOut > 0)
       log.error(
         { ...whose, left_out: leftOut },
-        'blocked-user limit reached; some dummy users are not blocked',
+        'limit of blocked users reached; some users with too many event names or products were not blocked',
       );
   }
 }

@@ -42,7 +42,7 @@ export async function openInside({ root, owner, target, name }: Inside): Promise
     if (nlink > 1 && uid !== owner) {
       throw new SourceError(
         'config',
-        `${name} was skipped: it has ${nlink} hard links and another owner than the folder; put a copy there`,
+        `${name} was skipped: it has ${nlink} hard links and another owner than the folder; replace it by a copy`,
       );
     }
     return { handle, bytes: size };
