@@ -229,7 +229,7 @@ export const laneChecks: readonly Check[] = [
         'The oldest job of a lane has waited for more than 30 s. A **lane** is an ordered queue of jobs.',
       diagnose: [
         '1. Read `/readyz` of a worker. `stuck` names the job. Without `stuck`, the lane moves: one workspace has a long backlog. `unreadable` instead of `stuck` means that the job was written by a [later release](upgrade.md#envelopes).',
-        "2. Search the worker's log for `not applied yet` with its reason, or for `batch failed repeatedly; retrying its objects individually`.",
+        "2. Search the worker's log for `not applied yet` with its reason.",
         "3. In Postgres, run `select * from pg_stat_activity where wait_event_type = 'Lock'` to find sessions that wait for a lock of another program.",
         '4. If workers end unexpectedly, read the end of their logs.',
       ],

@@ -3,7 +3,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { merge } from '../identity/objects.ts';
 import { lengthOf } from '../setup/length.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { createStore, deliver, event, openPool, point, silent } from '../workers/batch.ts';
+import { createStore, deliver, event, openPool, point } from '../workers/batch.ts';
 import { startCommitCutter } from '../workers/commit-cutter.ts';
 
 /** An even number. */
@@ -26,7 +26,7 @@ test(`G2: objects and merges have one effect if ${COMMITS} commits are cut, half
   const cutter = await startCommitCutter(url);
   const throughProxy = openPool(cutter.url);
   // On a Citus, the place of a workspace is created once in a separate transaction, which must not be cut.
-  expect(await applyBatch(throughProxy, [deliver(workspace, [event('keeper')])], silent)).toMatchObject({
+  expect(await applyBatch(throughProxy, [deliver(workspace, [event('keeper')])])).toMatchObject({
     kind: 'applied',
   });
   const ended = { applied: 0, skipped: 0 };
@@ -36,8 +36,8 @@ test(`G2: objects and merges have one effect if ${COMMITS} commits are cut, half
     if (round % MERGE_EVERY < 2) objects.push(event(user), merge(user, 'keeper'));
     const envelope = deliver(workspace, objects);
     cutter.arm(round % 2 === 0 ? 'before' : 'after');
-    await expect(applyBatch(throughProxy, [envelope], silent)).rejects.toThrow();
-    const { kind } = await applyBatch(throughProxy, [envelope], silent);
+    await expect(applyBatch(throughProxy, [envelope])).rejects.toThrow();
+    const { kind } = await applyBatch(throughProxy, [envelope]);
     ended[kind]++;
   }
   expect(cutter.cuts()).toBe(COMMITS);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { merge } from '../identity/objects.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { createStore, deliver, event, point, silent } from '../workers/batch.ts';
+import { createStore, deliver, event, point } from '../workers/batch.ts';
 
 const ENVELOPES = 100;
 const EVENTS = 1000;
@@ -31,7 +31,7 @@ test('G2: 100,000 events are counted exactly although three workers receive each
   const { pool } = store;
   for (let number = 0; number < ENVELOPES; number++) {
     const delivery = envelope(number);
-    const ended = await Promise.all([1, 2, 3].map(() => applyBatch(pool, [delivery], silent)));
+    const ended = await Promise.all([1, 2, 3].map(() => applyBatch(pool, [delivery])));
     expect(ended.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
   }
   const { rows } = await pool.query(

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { deliver, makeTriggers, silent } from '../workers/batch.ts';
+import { deliver, makeTriggers } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene } from './scene.ts';
 
@@ -160,7 +160,7 @@ it('an object that the store rejects has an outcome and a dead letter', async ()
   ]);
   const [poison, fine] = [rename('refused', 'poison'), rename('fine', 'finer')];
   const delivery = deliver({ id: scene.workspaceId }, [poison, fine]);
-  expect(await applyBatch(scene.pool, [delivery], silent)).toMatchObject({ deadLetters: [poison.id] });
+  expect(await applyBatch(scene.pool, [delivery])).toMatchObject({ deadLetters: [poison.id] });
   expect(await scene.outcome(poison)).toBe('refused');
   expect(await scene.outcome(fine)).toBeNull();
   expect(await scene.deadLetters([poison.id])).toEqual([poison.id]);

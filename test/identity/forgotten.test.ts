@@ -5,7 +5,7 @@ import { type Identifier, toServiceId } from '../../src/profile/identifier.ts';
 import { recordRefused } from '../../workers/batch/failures.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { deliver, point, silent } from '../workers/batch.ts';
+import { deliver, point } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene, unknownGroup } from './scene.ts';
 
@@ -22,7 +22,7 @@ async function apply(objects: AcceptedObject[], workspaceId?: string): Promise<v
 
 /** Applies envelopes as a lane delivers them. */
 async function run(...deliveries: Delivery[]) {
-  const result = await applyBatch(scene.pool, deliveries, silent);
+  const result = await applyBatch(scene.pool, deliveries);
   if (settled) await scene.settle();
   return result;
 }

@@ -11,7 +11,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { makeGate, passGate } from '../setup/nodes.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { deliver, event, makeTriggers, point, silent } from '../workers/batch.ts';
+import { deliver, event, makeTriggers, point } from '../workers/batch.ts';
 import {
   DEADLINE,
   FILLING,
@@ -139,7 +139,7 @@ test(
 
     // A replay that was in progress.
     for (const id of merged.some)
-      expect(await applyBatch(pool, [replayOf({ ...point('returned'), id })], silent)).toMatchObject({
+      expect(await applyBatch(pool, [replayOf({ ...point('returned'), id })])).toMatchObject({
         objects: 0,
       });
     expect(await usersNamed('returned')).toBe(0);
@@ -242,7 +242,7 @@ test('G3: a replay has no effect if the user is deleted while it is being applie
   ]);
   const gate = await makeGate(url, 7);
   await gate.shut();
-  const replay = applyBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
+  const replay = applyBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })]);
   // Handle the rejection from here on, because the replay ends while the gate is being removed.
   const refused = expect(replay).rejects.toThrow('deleted with its user while it was being replayed');
   await waitUntil(gate.isWaitedFor, { what: 'the replay to be under way' });

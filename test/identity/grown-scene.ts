@@ -56,7 +56,7 @@ export function growingScene(): void {
 }
 
 export async function store(...objects: AcceptedObject[]): Promise<void> {
-  for (const object of objects) await applyBatch(pool, [deliver(workspace, [object])], silent);
+  for (const object of objects) await applyBatch(pool, [deliver(workspace, [object])]);
 }
 
 /**

@@ -8,7 +8,6 @@ import { emailStatus } from '../../src/operations/email.status.ts';
 import type { Caller, QueuedOperation } from '../../src/operations/operation.ts';
 import { subscriptionStatusSetV2 } from '../../src/operations/subscription.status.set.v2.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
-import { createLog } from '../../src/platform/log.ts';
 import { toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { createGroupCommit } from '../../src/queue/enqueue.ts';
@@ -29,7 +28,6 @@ import { groups, POISON, serviceIds, type TrackRequest, trackRequest } from './t
 const SEQUENCES = lengthOf({ short: 150, long: 4000 });
 const PATIENCE = lengthOf({ short: 30_000, long: 600_000 });
 
-const log = createLog('test', 'silent');
 const track = usersTrack('service_id');
 const known = [serviceIds.withExternalId, serviceIds.withoutExternalId];
 
@@ -191,7 +189,7 @@ async function deliver(requests: AcceptedObject[][], workspaceId: string, how: C
   const stored: LaneEntry[] = JSON.parse(JSON.stringify(entries));
   for (const [index, batch] of cut(stored, how.envelopesPerBatch).entries()) {
     const isInParts = how.inParts[index % how.inParts.length];
-    const run = () => (isInParts ? applyInParts(pool, batch) : applyBatch(pool, batch, log));
+    const run = () => (isInParts ? applyInParts(pool, batch) : applyBatch(pool, batch));
     await run();
     if (how.deliveredAgain[index % how.deliveredAgain.length]) await run();
   }

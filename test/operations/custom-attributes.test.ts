@@ -8,7 +8,7 @@ import { usersTrack } from '../../src/operations/users.track.ts';
 import { newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { MAX_NAMES } from '../../src/store/attribute-names.ts';
-import { applyTogether } from '../../workers/batch/run-batch.ts';
+import { runBatch } from '../../workers/batch/run-batch.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { deliver } from '../workers/batch.ts';
 import { callerOf } from './caller.ts';
@@ -35,7 +35,7 @@ const planned = (workspace: string, attributes: Record<string, Json>[]): Accepte
 /** Applies attribute objects as a worker does. */
 async function apply(workspace: string, attributes: Record<string, Json>[]): Promise<void> {
   const delivery = deliver({ id: workspace }, planned(workspace, attributes));
-  const result = await applyTogether(store.database.pool, [delivery]);
+  const result = await runBatch(store.database.pool, [delivery]);
   expect(result).toMatchObject({ kind: 'applied', deadLetters: [] });
 }
 
@@ -132,7 +132,7 @@ describe('GET /custom_attributes', () => {
     const objects = planned(workspace, [{ external_id: 'ada', good: 1 }]);
     const refused = { ...objects[0]!, id: newId(), set: { bad: 1 }, subscription_groups: unknown };
     const delivery = deliver({ id: workspace }, [refused as AcceptedObject, ...objects]);
-    expect(await applyTogether(store.database.pool, [delivery])).toMatchObject({ deadLetters: [refused.id] });
+    expect(await runBatch(store.database.pool, [delivery])).toMatchObject({ deadLetters: [refused.id] });
     expect(await typesOf(workspace)).toEqual({ good: 'Number' });
   });
 

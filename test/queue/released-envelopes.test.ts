@@ -5,7 +5,7 @@ import { unseal } from '../../src/queue/checksum.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope, WRITES } from '../../src/queue/wire.ts';
 import { canonicalStore } from '../model/canonical.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { createStore, openPool, readDeadLetters, silent } from '../workers/batch.ts';
+import { createStore, openPool, readDeadLetters } from '../workers/batch.ts';
 
 /**
  * Jobs as stored in Redis by web processes of released versions, byte for byte. Each file holds the jobs of the same
@@ -40,7 +40,7 @@ test.each(files)('G1: the jobs of %s produce the rows that their release intende
   for (const { id, data } of jobs) {
     const wire = unseal(data) as WireEnvelope;
     expect(versionOf(wire)).toBeLessThanOrEqual(READS);
-    await applyBatch(store, [{ id, lane: 0, envelope: decodeEnvelope(wire) }], silent);
+    await applyBatch(store, [{ id, lane: 0, envelope: decodeEnvelope(wire) }]);
   }
   expect(await readDeadLetters(store)).toEqual([]);
   const rows = await canonicalStore(store, workspace, []);

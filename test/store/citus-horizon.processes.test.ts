@@ -13,7 +13,7 @@ import { type StoreProxy, startProxy } from '../setup/proxy.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { email } from '../subscription/scene.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { deliver, event, silent } from '../workers/batch.ts';
+import { deliver, event } from '../workers/batch.ts';
 
 describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   let database: Awaited<ReturnType<typeof createCitusDatabase>>;
@@ -57,11 +57,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   async function commitLate(address: string): Promise<() => Promise<void>> {
     onTestFinished(() => Promise.all(proxies.map((proxy) => proxy.comeBack())).then(() => {}));
     for (const proxy of proxies) proxy.holdBack('COMMIT PREPARED');
-    const applied = applyBatch(
-      pool,
-      [deliver(workspace, [email(address, { state: 'unsubscribed' })])],
-      silent,
-    );
+    const applied = applyBatch(pool, [deliver(workspace, [email(address, { state: 'unsubscribed' })])]);
     await waitUntil(() => proxies.some((proxy) => proxy.isWaitedFor()), { what: 'the second phase' });
     expect(await underWayAtCoordinator()).toBe(0);
     return async () => {
@@ -79,7 +75,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   }
 
   test('G2: the horizon waits for a message whose node commits after the coordinator', async () => {
-    expect(await applyBatch(pool, [deliver(workspace, [event('ann')])], silent)).toMatchObject({
+    expect(await applyBatch(pool, [deliver(workspace, [event('ann')])])).toMatchObject({
       kind: 'applied',
     });
     const watch = watchHorizon(pool);

@@ -7,7 +7,7 @@ import { citusUrl } from '../setup/citus.ts';
 import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { attributes, deliver, point, silent } from '../workers/batch.ts';
+import { attributes, deliver, point } from '../workers/batch.ts';
 import { createDistributedDatabase } from './distributed-database.ts';
 
 const HISTORY = {
@@ -38,7 +38,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   afterAll(() => pool.end());
 
   async function apply(...objects: AcceptedObject[]): Promise<void> {
-    expect(await applyBatch(pool, [deliver(workspace, objects)], silent)).toMatchObject({ kind: 'applied' });
+    expect(await applyBatch(pool, [deliver(workspace, objects)])).toMatchObject({ kind: 'applied' });
   }
 
   /** Expects that the rows which `work` adds have numbers from the coordinator's sequence. */

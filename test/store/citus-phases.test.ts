@@ -6,7 +6,7 @@ import { citusUrl } from '../setup/citus.ts';
 import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { attributes, deliver, event, point, purchase, silent } from '../workers/batch.ts';
+import { attributes, deliver, event, point, purchase } from '../workers/batch.ts';
 import { createDistributedDatabase } from './distributed-database.ts';
 
 /** Transaction commands that the coordinator sends to a node, recorded as `node: command`. */
@@ -30,14 +30,14 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     workspace = await createWorkspace(pool);
     group = await createGroup(pool, workspace.id, 'email', { name: 'news' });
     const known = ['ann', 'bob', 'eve'].map((user) => point(user));
-    await applyBatch(pool, [deliver(workspace, known)], silent);
+    await applyBatch(pool, [deliver(workspace, known)]);
   });
   afterAll(() => pool.end());
 
   /** Returns how the transaction that applies these objects was committed on its node. */
   async function phasesOf(...objects: AcceptedObject[]): Promise<string[]> {
     told = [];
-    expect(await applyBatch(pool, [deliver(workspace, objects)], silent)).toMatchObject({ kind: 'applied' });
+    expect(await applyBatch(pool, [deliver(workspace, objects)])).toMatchObject({ kind: 'applied' });
     return [...new Set(told.filter((phase) => phase !== 'BEGIN TRANSACTION'))].sort();
   }
 

@@ -55,7 +55,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
   afterAll(() => pool.end());
 
   async function apply(workspace: TestWorkspace, objects: Parameters<typeof deliver>[1]): Promise<void> {
-    expect(await applyBatch(pool, [deliver(workspace, objects)], silent)).toMatchObject({ kind: 'applied' });
+    expect(await applyBatch(pool, [deliver(workspace, objects)])).toMatchObject({ kind: 'applied' });
   }
 
   /** Returns the id of the profile with the external id. */

@@ -10,7 +10,7 @@ import { alias, identity } from '../identity/objects.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { email, says } from '../subscription/scene.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { attributes, deliver, event, point, silent } from '../workers/batch.ts';
+import { attributes, deliver, event, point } from '../workers/batch.ts';
 import { exceptions, keys } from './distributed/exceptions.ts';
 import { withoutWorkspace } from './distributed/without-workspace.ts';
 import { longReads, small, usedElsewhere } from './plans/allowed.ts';
@@ -211,7 +211,7 @@ function mixed({ users, group }: Filled) {
 test('every index of the tables that the hot path writes is used by some statement', async () => {
   const { rows, statements } = await undone(workers, async (tx) => {
     const hot = recordingOn(tx);
-    const result = await applyBatch(hot.store, [deliver({ id: filled.workspaceId }, mixed(filled))], silent);
+    const result = await applyBatch(hot.store, [deliver({ id: filled.workspaceId }, mixed(filled))]);
     expect(result).toMatchObject({ kind: 'applied', deadLetters: [expect.any(String)] });
     return { ...(await tx.query(indexesOfWritten)), statements: hot.sent };
   });

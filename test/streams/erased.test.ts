@@ -4,7 +4,7 @@ import { selectTombstones } from '../../src/store/tombstones.ts';
 import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { identity, merge, remove } from '../identity/objects.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { attributes, deliver, event, silent } from '../workers/batch.ts';
+import { attributes, deliver, event } from '../workers/batch.ts';
 import { startReceiver } from './receiver.ts';
 import { apply, deliverStreams, pool, soon, stream, useStore } from './scene.ts';
 
@@ -95,7 +95,7 @@ test('a pass keeps states of an address that a new user has had since the delete
 test('a pass erases states that the deleting transaction has written itself', async () => {
   const { workspace, workspaceId } = await stream('http://127.0.0.1:9');
   const first = deliver(workspace, [email('ada', 'ada@x.com')]);
-  await applyBatch(pool, [first, deliver(workspace, [remove('ada')])], silent);
+  await applyBatch(pool, [first, deliver(workspace, [remove('ada')])]);
   expect(await logOf(workspaceId)).toContain('ada@x.com');
   await settle();
   await eraseDeletedFromLog(pool, workspaceId);

@@ -9,7 +9,7 @@ import { startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { leaveBehind } from '../setup/left-behind.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { deliver, event, openPool, silent } from '../workers/batch.ts';
+import { deliver, event, openPool } from '../workers/batch.ts';
 import { inBucket, messagesOf } from './file-scene.ts';
 
 const INTEGRATION_KEY = randomBytes(32).toString('base64');
@@ -58,7 +58,7 @@ test('a sync process killed during a put loses and duplicates nothing: the name 
   });
   const round = (index: number) => {
     const objects = Array.from({ length: USERS }, (_, user) => event(`user-${user}`, `event-${index}`));
-    return applyBatch(pool, [deliver(fleet.workspace, objects)], silent);
+    return applyBatch(pool, [deliver(fleet.workspace, objects)]);
   };
   for (let index = 0; index < EVENTS; index++) {
     if (index === EVENTS / 2) {

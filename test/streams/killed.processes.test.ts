@@ -8,7 +8,7 @@ import { newWebhookSecret } from '../../src/streams/webhook.ts';
 import { startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { deliver, event, openPool, silent } from '../workers/batch.ts';
+import { deliver, event, openPool } from '../workers/batch.ts';
 import { startReceiver } from './receiver.ts';
 
 const INTEGRATION_KEY = randomBytes(32).toString('base64');
@@ -31,7 +31,7 @@ test('after a sync process is killed, another one delivers every message in orde
       receiver.answer = () => {};
     }
     const objects = Array.from({ length: USERS }, (_, user) => event(`user-${user}`, `event-${index}`));
-    await applyBatch(pool, [deliver(fleet.workspace, objects)], silent);
+    await applyBatch(pool, [deliver(fleet.workspace, objects)]);
   }
   const asked = receiver.asked;
   await waitUntil(() => receiver.asked > asked || receiver.messages().length < EVENTS * USERS, {

@@ -32,7 +32,7 @@ export function useStore(): void {
 }
 
 export const apply = (workspace: { id: string }, ...objects: Parameters<typeof deliver>[1]) =>
-  applyBatch(pool, [deliver(workspace, objects)], silent);
+  applyBatch(pool, [deliver(workspace, objects)]);
 
 /** Creates a stream of a new workspace, or of the given one, to a receiver. */
 export async function stream(url: string, workspace?: { id: string }) {

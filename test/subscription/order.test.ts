@@ -3,7 +3,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { alias, by, identity, merge, remove, user } from '../identity/objects.ts';
 import { does, has } from '../identity/scene.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
-import { deliver, silent } from '../workers/batch.ts';
+import { deliver } from '../workers/batch.ts';
 import { createSubscriptionScene, email, phones, type SubscriptionScene, says } from './scene.ts';
 
 let scene: SubscriptionScene;
@@ -214,11 +214,11 @@ test('G2: an envelope that is delivered twice sets and counts each state once', 
         scene.workspaceId,
       ])
     )[0].n;
-  expect(await applyBatch(scene.pool, [first], silent)).toMatchObject({ kind: 'applied', objects: 2 });
+  expect(await applyBatch(scene.pool, [first])).toMatchObject({ kind: 'applied', objects: 2 });
   const second = deliver({ id: scene.workspaceId }, [says({ email: twice }, news, 'unsubscribed')]);
-  await applyBatch(scene.pool, [second], silent);
+  await applyBatch(scene.pool, [second]);
   expect(await counted()).toBe(3);
-  expect(await applyBatch(scene.pool, [first], silent)).toEqual({ kind: 'skipped' });
+  expect(await applyBatch(scene.pool, [first])).toEqual({ kind: 'skipped' });
   expect(await counted()).toBe(3);
   expect(await scene.status(news, `email=${twice}`)).toEqual({ [twice]: 'Unsubscribed' });
   expect(await scene.history(twice)).toHaveLength(4);

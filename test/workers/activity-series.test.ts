@@ -2,8 +2,8 @@ import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedEvent, AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createWorkspace } from '../setup/workspace.ts';
-import { applyPart } from './apply-batch.ts';
-import { createStore, deliver, event, purchase, silent } from './batch.ts';
+import { applyBatch } from './apply-batch.ts';
+import { createStore, deliver, event, purchase } from './batch.ts';
 
 let pool: pg.Pool;
 beforeAll(async () => {
@@ -11,10 +11,6 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-const whole = {
-  log: silent,
-  part: { milliseconds: Number.POSITIVE_INFINITY },
-};
 const seen = (change: Partial<AcceptedEvent>): AcceptedEvent => ({ ...event('ada', 'seen'), ...change });
 
 /** Returns the rows added by one transaction that applies the objects of several lanes and workspaces together. */
@@ -26,7 +22,7 @@ async function counted(given: { workspace?: string; lane?: number; objects: Acce
     workspaces.set(workspace, known);
     deliveries.push(deliver(known, objects, lane));
   }
-  const result = await applyPart(pool, deliveries, whole);
+  const result = await applyBatch(pool, deliveries);
   expect(result).toMatchObject({ kind: 'applied', deadLetters: [] });
   const names = new Map([...workspaces].map(([name, { id }]) => [id, name]));
   const { rows } = await pool.query(

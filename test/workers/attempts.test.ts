@@ -31,8 +31,8 @@ async function endedDuring(delivery: Delivery, place?: number): Promise<void> {
   if (place === undefined) return;
   const { items } = open([delivery]);
   await new Promise<void>((resolve) => {
-    void attempts.alone(async (chooseOne) => {
-      await chooseOne(items.slice(place));
+    void attempts.alone(async (begin) => {
+      await begin(items[place]!.object.id);
       resolve();
       return new Promise<never>(() => {});
     });
@@ -118,10 +118,11 @@ test('an attempt that fails while its process lives is not counted', async () =>
   const { items } = open([delivery]);
   for (let life = 0; life < 3; life++) {
     const attempts = new Attempts({ pool, log: silent });
-    await attempts.alone(async (chooseOne) => {
-      await chooseOne(items);
-      return { how: 'failed' };
+    const failing = attempts.alone(async (begin) => {
+      await begin(items[0]!.object.id);
+      throw new Error('failed');
     });
+    await expect(failing).rejects.toThrow('failed');
   }
   expect(await rows()).toBe(0);
 });
@@ -136,11 +137,9 @@ test('a process applies suspected objects alone, one at a time', async () => {
       finish = resolve;
     });
     events.push('first ends');
-    return { how: 'committed' };
   });
   const second = attempts.alone(async () => {
     events.push('second begins');
-    return { how: 'committed' };
   });
   await waitUntil(() => events.length > 0, { what: 'the first' });
   finish();

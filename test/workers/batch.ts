@@ -17,7 +17,7 @@ import { createDatabase } from '../setup/fixtures.ts';
 import { makeTriggers } from '../setup/make-triggers.ts';
 import { askEverywhere } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { applyPart } from './apply-batch.ts';
+import { applyBatch } from './apply-batch.ts';
 
 export { makeTriggers };
 
@@ -92,9 +92,8 @@ export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedO
  * @returns the number of parts
  */
 export async function applyInParts(pool: pg.Pool, deliveries: Delivery[]): Promise<number> {
-  const given = { log: silent, part: { milliseconds: 0 } };
   for (let parts = 1; ; parts++) {
-    const result = await applyPart(pool, deliveries, given);
+    const result = await applyBatch(pool, deliveries, { milliseconds: 0 });
     if (result.kind === 'skipped' || !result.left) return parts;
   }
 }

@@ -55,7 +55,7 @@ async function neighbourWaits(objects: AcceptedObject[]): Promise<number> {
 }
 
 const store = async (objects: AcceptedObject[]) => {
-  for (const object of objects) await applyBatch(pool, [deliver(workspace, [object])], silent);
+  for (const object of objects) await applyBatch(pool, [deliver(workspace, [object])]);
 };
 
 async function readCustom(externalId: string): Promise<Record<string, Json>> {
@@ -136,7 +136,7 @@ describe('G8: the next workspace in the lane waits for less than 3 s of processo
         const users = range(Math.min(1000, holders - start)).map((index) =>
           attributes(`${email}-${start + index}`, { standard: { email } }),
         );
-        await applyBatch(pool, [deliver(workspace, users)], silent);
+        await applyBatch(pool, [deliver(workspace, users)]);
       }
       const objects = range(50).map((index) => {
         const [first, second] = ['most_recently_updated', 'least_recently_updated'] as const;
@@ -178,7 +178,7 @@ test('G8: a user keeps its custom attributes when an object would make them too 
   const shrinking = attributes('full', { set: { name0: null, name1: 'short' } });
   const same = attributes('full', { set: { name2: text.toUpperCase() } });
   // In one batch, and in a batch for each object.
-  await applyBatch(pool, [deliver(workspace, [...sent, shrinking, same])], silent);
+  await applyBatch(pool, [deliver(workspace, [...sent, shrinking, same])]);
   const again = sent.map(({ set }) => attributes('full-again', { set: set! }));
   await store([
     ...again,

@@ -5,7 +5,7 @@ import { readTotals } from '../../src/store/counters.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
-import { createStore, deliver, event, makeTriggers, point, readSums, refuseEvents, silent } from './batch.ts';
+import { createStore, deliver, event, makeTriggers, point, readSums, refuseEvents } from './batch.ts';
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
@@ -30,18 +30,18 @@ function replayOf({ envelope: { requests, objects } }: Delivery, index: number):
 
 test('a dead letter does not count as applied, and a retried object is one data point', async () => {
   const delivery = deliver(workspace, [point('ann'), event('ann'), event('ann', 'poison')]);
-  await applyBatch(pool, [delivery], silent);
+  await applyBatch(pool, [delivery]);
   expect(await counters()).toEqual({ objects: 2, deadLetters: 1, usage: 2 });
 
-  await applyBatch(pool, [replayOf(delivery, 2)], silent);
+  await applyBatch(pool, [replayOf(delivery, 2)]);
   expect(await counters()).toEqual({ objects: 2, deadLetters: 2, usage: 2 });
 
   await makeTriggers(pool, ['drop trigger refuse on events']);
   const replay = replayOf(delivery, 2);
-  await applyBatch(pool, [replay], silent);
+  await applyBatch(pool, [replay]);
   expect(await counters()).toEqual({ objects: 3, deadLetters: 2, usage: 3 });
 
-  await applyBatch(pool, [replay, delivery], silent);
+  await applyBatch(pool, [replay, delivery]);
   expect(await counters()).toEqual({ objects: 3, deadLetters: 2, usage: 3 });
   expect(await readSums(pool, workspace)).toMatchObject({ points: 1, events: 2, counted: 2 });
 });

@@ -41,7 +41,7 @@ async function apply(objects: AcceptedObject[], { id }: TestWorkspace = shop): P
   const requests = [{ request_id: 'request', workspace_id: id, accepted_at: time }];
   for (let start = 0; start < objects.length; start += 5000) {
     const envelope = { requests, objects: objects.slice(start, start + 5000) };
-    const result = await applyBatch(database.pool, [{ id: uuidv7(), lane: 0, envelope }], log);
+    const result = await applyBatch(database.pool, [{ id: uuidv7(), lane: 0, envelope }]);
     expect(result).toMatchObject({ kind: 'applied', deadLetters: [] });
   }
 }

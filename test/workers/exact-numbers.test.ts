@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
-import { attributes, createStore, deliver, purchase, readDeadLetters, silent } from './batch.ts';
+import { attributes, createStore, deliver, purchase, readDeadLetters } from './batch.ts';
 
 const MOST = Number.MAX_SAFE_INTEGER;
 
@@ -28,19 +28,15 @@ test('G4: an increment beyond 2^53 - 1 becomes a dead letter, and the other obje
     set: { plan: 'pro' },
     change: { points: { inc: -MOST }, more: { inc: 1 } },
   });
-  const result = await applyBatch(
-    pool,
-    [
-      deliver(workspace, [
-        attributes('ada', { set: { points: MOST - 1 } }),
-        beyond,
-        attributes('ada', points(1)),
-        stranger,
-      ]),
-      deliver(workspace, [attributes('bob', points(-1)), attributes('ada', points(1))], 1),
-    ],
-    silent,
-  );
+  const result = await applyBatch(pool, [
+    deliver(workspace, [
+      attributes('ada', { set: { points: MOST - 1 } }),
+      beyond,
+      attributes('ada', points(1)),
+      stranger,
+    ]),
+    deliver(workspace, [attributes('bob', points(-1)), attributes('ada', points(1))], 1),
+  ]);
   expect(result).toMatchObject({ kind: 'applied', objects: 3 });
   expect(await customOf('ada')).toEqual({ points: MOST });
   expect(await customOf('bob')).toEqual({ plan: 'pro', points: -MOST, more: 1 });
@@ -53,17 +49,17 @@ test('G4: an increment beyond 2^53 - 1 becomes a dead letter, and the other obje
 
 test('a user whose first increment is refused is not created', async () => {
   const stranger = attributes('eve', { change: { points: { inc: 1e308 }, more: { inc: MOST } } });
-  await applyBatch(pool, [deliver(workspace, [stranger])], silent);
+  await applyBatch(pool, [deliver(workspace, [stranger])]);
   const overflow = attributes('mallory', { set: { a: 1 }, change: { points: { inc: Number.MAX_VALUE } } });
-  await applyBatch(pool, [deliver(workspace, [overflow])], silent);
+  await applyBatch(pool, [deliver(workspace, [overflow])]);
   expect(await customOf('mallory')).toBeUndefined();
   expect(await customOf('eve')).toBeUndefined();
 });
 
 test('sums of purchases beyond 2^53 are exact in Postgres', async () => {
   const buy = (price: number) => ({ ...purchase('rich'), product_id: 'island', price, quantity: 100 });
-  await applyBatch(pool, [deliver(workspace, [buy(MOST), buy(0.01)])], silent);
-  await applyBatch(pool, [deliver(workspace, [buy(0.01)])], silent);
+  await applyBatch(pool, [deliver(workspace, [buy(MOST), buy(0.01)])]);
+  await applyBatch(pool, [deliver(workspace, [buy(0.01)])]);
   const { rows } = await pool.query(
     "select sum(revenue)::text as revenue, sum(count)::text as count from purchase_summaries where product_id = 'island'",
   );

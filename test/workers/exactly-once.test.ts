@@ -5,7 +5,7 @@ import { type Delivery, ledgerKey } from '../../workers/batch/open.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
-import { createStore, deliver, event, openPool, point, readSums, silent } from './batch.ts';
+import { createStore, deliver, event, openPool, point, readSums } from './batch.ts';
 import { type Cut, startCommitCutter } from './commit-cutter.ts';
 
 let url: string;
@@ -36,20 +36,20 @@ async function comeBefore(to: pg.Pool, workspace: TestWorkspace): Promise<void> 
     workspace.id,
     delivery.id,
   ]);
-  expect(await applyBatch(to, [delivery], silent)).toEqual({ kind: 'skipped' });
+  expect(await applyBatch(to, [delivery])).toEqual({ kind: 'skipped' });
 }
 
 test('G2: an envelope that is delivered twice has one effect', async () => {
   const { workspace, delivery } = await scene();
-  expect(await applyBatch(pool, [delivery], silent)).toMatchObject({ kind: 'applied', objects: 6 });
-  expect(await applyBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
+  expect(await applyBatch(pool, [delivery])).toMatchObject({ kind: 'applied', objects: 6 });
+  expect(await applyBatch(pool, [delivery])).toEqual({ kind: 'skipped' });
   expect(await readSums(pool, workspace)).toEqual(once);
 });
 
 test('G2: an envelope that is delivered three times at once has one effect', async () => {
   for (let round = 0; round < 20; round++) {
     const { workspace, delivery } = await scene();
-    const results = await Promise.all([1, 2, 3].map(() => applyBatch(pool, [delivery], silent)));
+    const results = await Promise.all([1, 2, 3].map(() => applyBatch(pool, [delivery])));
     expect(results.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
     expect(await readSums(pool, workspace)).toEqual(once);
   }
@@ -57,9 +57,9 @@ test('G2: an envelope that is delivered three times at once has one effect', asy
 
 test('G2: a new envelope takes effect in a batch with an already applied envelope', async () => {
   const { workspace, delivery } = await scene();
-  await applyBatch(pool, [delivery], silent);
+  await applyBatch(pool, [delivery]);
   const fresh = deliver(workspace, [point('ann')], 1);
-  expect(await applyBatch(pool, [delivery, fresh], silent)).toMatchObject({ kind: 'applied', objects: 1 });
+  expect(await applyBatch(pool, [delivery, fresh])).toMatchObject({ kind: 'applied', objects: 1 });
   expect(await readSums(pool, workspace)).toEqual({ ...once, points: 4, usage: 7 });
 });
 
@@ -68,17 +68,17 @@ test('G2: a job that was added by hand with an arbitrary id has one effect', asy
   const keys = ['17', 'by hand', '17'].map(ledgerKey);
   expect(keys[0]).toBe(keys[2]);
   expect(keys[0]).not.toBe(keys[1]);
-  await applyBatch(pool, [{ ...delivery, id: keys[0]! }], silent);
-  expect(await applyBatch(pool, [{ ...delivery, id: keys[2]! }], silent)).toEqual({ kind: 'skipped' });
+  await applyBatch(pool, [{ ...delivery, id: keys[0]! }]);
+  expect(await applyBatch(pool, [{ ...delivery, id: keys[2]! }])).toEqual({ kind: 'skipped' });
   expect(await readSums(pool, workspace)).toEqual(once);
 });
 
 test('G2: an event that is already stored becomes a dead letter, and the other objects apply', async () => {
   const { workspace, delivery } = await scene();
-  await applyBatch(pool, [delivery], silent);
+  await applyBatch(pool, [delivery]);
   const stored = delivery.envelope.objects.find(({ kind }) => kind === 'events')!;
   const again = deliver(workspace, [point('ann'), stored, point('ann')], 1);
-  expect(await applyBatch(pool, [again], silent)).toMatchObject({ objects: 2, deadLetters: [stored.id] });
+  expect(await applyBatch(pool, [again])).toMatchObject({ objects: 2, deadLetters: [stored.id] });
   expect(await readSums(pool, workspace)).toMatchObject({ points: 5, events: 3, counted: 3 });
 });
 
@@ -96,10 +96,10 @@ describe('the connection is cut around COMMIT', () => {
       const { workspace, delivery } = await scene();
       await comeBefore(throughProxy, workspace);
       cutter.arm(when);
-      const error = await applyBatch(throughProxy, [delivery], silent).catch((failure: unknown) => failure);
+      const error = await applyBatch(throughProxy, [delivery]).catch((failure: unknown) => failure);
       expect(error).toBeInstanceOf(Error);
       expect(causeOf(error)).not.toBe('object');
-      expect(await applyBatch(throughProxy, [delivery], silent)).toMatchObject({ kind: second });
+      expect(await applyBatch(throughProxy, [delivery])).toMatchObject({ kind: second });
       expect(await readSums(pool, workspace)).toEqual(once);
     }
     expect(cutter.cuts()).toBe(ROUNDS);

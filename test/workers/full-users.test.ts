@@ -5,8 +5,8 @@ import { MAX_CUSTOM_BYTES } from '../../src/profile/custom-values.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { merge } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { applyBatch, applyPart } from './apply-batch.ts';
-import { attributes, createStore, deliver, event, readDeadLetters, silent } from './batch.ts';
+import { applyBatch } from './apply-batch.ts';
+import { attributes, createStore, deliver, event, readDeadLetters } from './batch.ts';
 import { FULL } from './full-users.ts';
 
 let pool: pg.Pool;
@@ -29,7 +29,7 @@ async function grow(users: { external_id: string; email?: string; custom: Record
     );
 }
 
-const apply = (...objects: AcceptedObject[]) => applyBatch(pool, [deliver(workspace, objects)], silent);
+const apply = (...objects: AcceptedObject[]) => applyBatch(pool, [deliver(workspace, objects)]);
 
 async function customOf(externalId: string): Promise<Record<string, Json>> {
   const { rows } = await pool.query(
@@ -87,10 +87,7 @@ describe('G8: many full users in one request', () => {
   test('are applied in rounds of a few users', async () => {
     const objects = range(20).map((index) => attributes(`full-${index}`, { set: { seen: index } }));
     const part = { milliseconds: 0 };
-    const result = await applyPart(pool, [deliver(workspace, objects)], {
-      log: silent,
-      part,
-    });
+    const result = await applyBatch(pool, [deliver(workspace, objects)], part);
     expect(result).toMatchObject({ kind: 'applied', left: expect.any(Map) });
     expect((result as { objects: number }).objects).toBeLessThan(12);
   });
@@ -100,10 +97,7 @@ describe('G8: many full users in one request', () => {
       range(12).map((index) => attributes(`full-${index}`, { set: { seen: `${round}` } })),
     );
     const part = { milliseconds: 0 };
-    const result = await applyPart(pool, [deliver(workspace, objects)], {
-      log: silent,
-      part,
-    });
+    const result = await applyBatch(pool, [deliver(workspace, objects)], part);
     expect(result).toMatchObject({ kind: 'applied', objects: 72 });
     expect(result).not.toHaveProperty('left');
   });
@@ -136,7 +130,7 @@ describe('G8: the holders of an address with many holders', () => {
         return tx;
       },
     } as unknown as pg.Pool;
-    await applyBatch(counting, [deliver(workspace, objects)], silent);
+    await applyBatch(counting, [deliver(workspace, objects)]);
     return looks;
   }
 

@@ -4,7 +4,7 @@ import { allOperations } from '../../src/operations/index.ts';
 import type { QueuedOperation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { compile } from '../../src/schemas/compile.ts';
-import { applyTogether } from '../../workers/batch/run-batch.ts';
+import { runBatch } from '../../workers/batch/run-batch.ts';
 import { callerOf } from '../operations/caller.ts';
 import { createStore, type Store } from '../operations/in-process.ts';
 import { deliver, readDeadLetters } from './batch.ts';
@@ -58,7 +58,7 @@ test(
           const objects = accepted(request);
           taken += objects.length;
           if (objects.length === 0) continue;
-          await applyTogether(store.database.pool, [
+          await runBatch(store.database.pool, [
             deliver(
               { id: store.workspaceId },
               objects.map((object) => ({ ...object, request: 0 })),

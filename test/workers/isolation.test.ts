@@ -14,7 +14,6 @@ import {
   readDeadLetters,
   readSums,
   refuseEvents,
-  silent,
 } from './batch.ts';
 
 let pool: pg.Pool;
@@ -88,7 +87,7 @@ test('G4: several objects that cannot be applied are found among many; the other
     event(user, bad.has(index) ? 'poison' : 'visited'),
   ]);
   const deliveries = [deliver(workspace, objects.slice(0, 99), 0), deliver(workspace, objects.slice(99), 1)];
-  const result = await applyBatch(pool, deliveries, silent);
+  const result = await applyBatch(pool, deliveries);
   const poisoned = objects.filter((object) => object.kind === 'events' && object.name === 'poison');
   expect(result).toMatchObject({ kind: 'applied', objects: 196, deadLetters: poisoned.map(({ id }) => id) });
   expect(await readSums(pool, workspace)).toMatchObject({ users: 100, points: 100, events: 96, counted: 96 });
@@ -103,7 +102,7 @@ test('G4: several objects that cannot be applied are found among many; the other
       object,
     })),
   );
-  expect(await applyBatch(pool, deliveries, silent)).toEqual({ kind: 'skipped' });
+  expect(await applyBatch(pool, deliveries)).toEqual({ kind: 'skipped' });
 });
 
 describe('G8: 1,500 objects, many of which Postgres refuses', () => {
@@ -121,7 +120,7 @@ describe('G8: 1,500 objects, many of which Postgres refuses', () => {
     );
     const bad = objects.filter(({ name }) => name === 'poison');
     const before = process.cpuUsage();
-    const result = await applyBatch(pool, [deliver(own, objects)], silent);
+    const result = await applyBatch(pool, [deliver(own, objects)]);
     const { user, system } = process.cpuUsage(before);
     expect((user + system) / 1000).toBeLessThan(DEADLINE);
     expect(result).toMatchObject({ deadLetters: bad.map(({ id }) => id) });
@@ -141,7 +140,7 @@ test('G3, G4: of objects that fail only together, the last one is refused', asyn
       for each row execute function refuse_third()`,
   ]);
   const objects = Array.from({ length: 5 }, () => event('ann', 'twice'));
-  await applyBatch(pool, [deliver(own, objects)], silent);
+  await applyBatch(pool, [deliver(own, objects)]);
   const letters = (await readDeadLetters(pool)).filter(({ workspace_id }) => workspace_id === own.id);
   expect(letters.map(({ id }) => id)).toEqual(objects.slice(2).map(({ id }) => id));
   expect(await readSums(pool, own)).toMatchObject({ events: 2, counted: 2 });
@@ -152,7 +151,7 @@ test('G4: an object that cannot be applied has no effect, and the object after i
     event('nobody', 'poison'),
     attributes('somebody', { set: { seen: true } }),
   ]);
-  await applyBatch(pool, [delivery], silent);
+  await applyBatch(pool, [delivery]);
   const { rows } = await pool.query(
     "select external_id from profiles where external_id in ('nobody', 'somebody')",
   );
@@ -169,7 +168,7 @@ test('G4: an object that does not fit its column becomes a dead letter; the othe
   ];
   const delivery = deliver(workspace, [purchase('columns'), ...bad, event('columns')]);
   const before = new Set((await readDeadLetters(pool)).map(({ id }) => id));
-  const result = await applyBatch(pool, [delivery], silent);
+  const result = await applyBatch(pool, [delivery]);
   expect(result).toMatchObject({ kind: 'applied', objects: 2 });
   // One of the dead letters has a derived id, so the order of the ids is not the order of the objects.
   const reasons = (await readDeadLetters(pool)).flatMap(({ id, reason }) => (before.has(id) ? [] : [reason]));
@@ -196,8 +195,8 @@ describe('identifiers are scoped to their workspace', () => {
     ];
     const objects = () => ids.flatMap((identifier) => [point(identifier), event(identifier)]);
     // In a shared batch, and in a separate batch afterwards.
-    await applyBatch(shared, [deliver(mine, objects()), deliver(theirs, objects(), 1)], silent);
-    await applyBatch(shared, [deliver(theirs, objects())], silent);
+    await applyBatch(shared, [deliver(mine, objects()), deliver(theirs, objects(), 1)]);
+    await applyBatch(shared, [deliver(theirs, objects())]);
     expect(await readSums(shared, mine)).toEqual({ users: 4, points: 4, events: 4, counted: 4, usage: 8 });
     expect(await readSums(shared, theirs)).toEqual({ users: 4, points: 8, events: 8, counted: 8, usage: 16 });
     await shared.end();

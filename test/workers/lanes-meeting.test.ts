@@ -4,7 +4,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { createGroup, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
-import { attributes, createStore, deliver, event, point, readSums, silent } from './batch.ts';
+import { attributes, createStore, deliver, event, point, readSums } from './batch.ts';
 
 const USERS = 6;
 const ROUNDS = 200;
@@ -29,25 +29,21 @@ function identifiersOf(user: number): Identifier[] {
 
 test('G3: lanes that change the same users in different orders all take effect', async () => {
   const everyone = Array.from({ length: USERS }, (_, user) => user);
-  await applyBatch(
-    pool,
-    [
-      deliver(
-        workspace,
-        everyone.map((user) => {
-          const [, address, number] = identifiersOf(user) as [object, { email: string }, { phone: string }];
-          return attributes(`user-${user}`, { standard: { ...address, ...number, phone_valid: true } });
-        }),
-      ),
-    ],
-    silent,
-  );
+  await applyBatch(pool, [
+    deliver(
+      workspace,
+      everyone.map((user) => {
+        const [, address, number] = identifiersOf(user) as [object, { email: string }, { phone: string }];
+        return attributes(`user-${user}`, { standard: { ...address, ...number, phone_valid: true } });
+      }),
+    ),
+  ]);
   for (let round = 0; round < ROUNDS; round++) {
     await Promise.all(
       [0, 1, 2].map((lane) => {
         const order = lane === 1 ? [...everyone].reverse() : rotated(everyone, round);
         const objects = order.flatMap((user) => touch(identifiersOf(user)[lane]!));
-        return applyBatch(pool, [{ ...deliver(workspace, objects, lane), lanes: 3 }], silent);
+        return applyBatch(pool, [{ ...deliver(workspace, objects, lane), lanes: 3 }]);
       }),
     );
   }

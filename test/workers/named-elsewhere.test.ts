@@ -5,7 +5,7 @@ import { identifierKey, laneOf } from '../../src/queue/lanes.ts';
 import { readTotals } from '../../src/store/counters.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
-import { attributes, createStore, deliver, event, silent } from './batch.ts';
+import { attributes, createStore, deliver, event } from './batch.ts';
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
@@ -31,12 +31,8 @@ function userIn(lanes: 'one' | 'two'): { external_id: string; email: string } {
 async function countAfterEvent(lanes: 'one' | 'two', number: number): Promise<number> {
   const { external_id, email } = userIn(lanes);
   const run = (object: ReturnType<typeof event>) =>
-    applyBatch(pool, [{ ...deliver(workspace, [object]), lanes: number }], silent);
-  await applyBatch(
-    pool,
-    [deliver(workspace, [attributes({ external_id }, { standard: { email } })])],
-    silent,
-  );
+    applyBatch(pool, [{ ...deliver(workspace, [object]), lanes: number }]);
+  await applyBatch(pool, [deliver(workspace, [attributes({ external_id }, { standard: { email } })])]);
   await run(event({ external_id }));
   await run(event({ email }));
   return (await readTotals(pool)).namedElsewhere;

@@ -2,10 +2,11 @@ import { describe, expect, test } from 'vitest';
 import { SHARED, tagOf } from '../../src/queue/lanes.ts';
 import { createRandom } from '../../tools/load/random.ts';
 import { Accounts, SLICE_MS } from '../../workers/lane/accounts.ts';
+import { Isolation } from '../../workers/lane/isolation.ts';
 import { type Batch, nextBatch, type WaitingEnvelope } from '../../workers/lane/next-batch.ts';
 import { remaining } from '../../workers/lane/scheduler.ts';
 
-const ENOUGH = { objects: 4000, bytes: 4_194_304 };
+const ENOUGH = { objects: 4000, bytes: 4_194_304, isolation: new Isolation() };
 const PACE = 20;
 const SLICE = PACE * SLICE_MS;
 
@@ -87,7 +88,7 @@ function envelope(parts: Record<string, number>, given: Partial<WaitingEnvelope>
 const range = (length: number) => Array.from({ length }, (_, index) => index);
 const sum = (numbers: Iterable<number>) => [...numbers].reduce((all, one) => all + one, 0);
 
-/** Creates random envelopes: single-workspace, shared, empty, unread, untagged, barriers and troubled ones. */
+/** Creates random envelopes: single-workspace, shared, empty, unread, untagged, and barriers. */
 function randomWindow(random: () => number, workspaces: string[]): WaitingEnvelope[] {
   return range(40).map(() => {
     const owners = range(random() < 0.3 ? 1 + Math.floor(random() * 4) : 1).map(
@@ -99,8 +100,7 @@ function randomWindow(random: () => number, workspaces: string[]): WaitingEnvelo
     if (odd < 0.1) return { ...one, parts: undefined };
     if (odd < 0.12) return { ...one, parts: undefined, tag: undefined };
     if (odd < 0.13) return { ...one, isBarrier: true, parts: undefined };
-    if (odd < 0.17) return { ...one, isTroubled: true };
-    return odd < 0.2 ? { ...one, tag: undefined } : one;
+    return odd < 0.16 ? { ...one, tag: undefined } : one;
   });
 }
 
@@ -118,16 +118,19 @@ describe('a batch', () => {
       const workspaces = range(1 + Math.floor(random() * 6)).map((index) => `workspace-${index}`);
       const window = randomWindow(random, workspaces);
       const accounts = accountsOf();
+      const isolation = new Isolation(() => 0);
       for (const id of workspaces) {
         accounts.charge({
           units: new Map([[id, random() * SLICE * 2]]),
           objects: new Map([[id, 1]]),
           ...{ milliseconds: 0, isCut: false },
         });
-        if (random() < 0.1) accounts.part([id]);
-        if (random() < 0.1) accounts.shrink(id, 40);
+        if (random() < 0.1) isolation.separate([id]);
+        if (random() < 0.1) isolation.noteTimeout(id, 1 + Math.floor(random() * 640));
+        if (random() < 0.1) isolation.letRest(id);
       }
-      const batch = nextBatch(window, accounts, { ...ENOUGH, slice: random() < 0.5 ? SLICE : undefined });
+      const slice = random() < 0.5 ? SLICE : undefined;
+      const batch = nextBatch(window, accounts, { ...ENOUGH, slice, isolation });
       const place = new Map(batch?.envelopes.map(({ id, workspaces: its }) => [id, its]));
       for (const workspaceId of workspaces) {
         let isOver = false;
@@ -194,22 +197,16 @@ describe('a batch', () => {
     expect([...lane.choose()!.envelopes[0]!.workspaces]).toEqual(['a']);
   });
 
-  test('has a single envelope if applying that envelope with others has failed', () => {
-    const lane = new Lane({ accounts: accountsOf(), costOf: () => 1 });
-    lane.add(envelope({ a: 5, b: 5 }, { isTroubled: true }), envelope({ a: 5 }), envelope({ c: 5 }));
-    const batch = lane.choose()!;
-    expect(batch.isTroubled).toBe(true);
-    expect(batch.envelopes).toEqual([{ id: lane.envelopes[0]!.id, workspaces: new Set(['a', 'b']) }]);
-  });
-
-  test('has a single workspace if a shared batch of that workspace has failed', () => {
-    const accounts = accountsOf();
-    const lane = new Lane({ accounts, costOf: () => 1 });
-    accounts.part(['a']);
-    lane.add(envelope({ a: 5 }), envelope({ b: 5 }));
-    expect([...lane.choose()!.objects]).toEqual([['a', 5]]);
-    lane.step();
-    expect([...lane.choose()!.objects]).toEqual([['b', 5]]);
+  test('has a single workspace if a batch of that workspace has failed in the lane', () => {
+    const isolation = new Isolation(() => 0);
+    isolation.separate(['a']);
+    const window = [envelope({ a: 5 }), envelope({ a: 2, b: 3 }), envelope({ b: 5 })];
+    const choose = (isResting = false) => {
+      if (isResting) isolation.letRest('a');
+      return nextBatch(window, accountsOf(), { ...ENOUGH, slice: SLICE, isolation })!;
+    };
+    expect([...choose().objects]).toEqual([['a', 7]]);
+    expect([...choose(true).objects]).toEqual([['b', 8]]);
   });
 });
 

@@ -6,7 +6,7 @@ import { createDatabase } from '../setup/fixtures.ts';
 import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
-import { attributes, deliver, event, openPool, silent } from './batch.ts';
+import { attributes, deliver, event, openPool } from './batch.ts';
 
 let pool: pg.Pool;
 let url: string;
@@ -40,13 +40,11 @@ it.skipIf(isAboutOnePostgres("its clock is the coordinator's, and no node has it
     const clock = await slowClock(100);
     const holds = (who: string) => attributes(who, { standard: { email: 'shared@example.com' } });
     const others = Array.from({ length: 50 }, (_, index) => event(`other ${index}`));
-    await applyBatch(clock, [deliver(workspace, [...others, holds('earlier')])], silent);
-    await applyBatch(clock, [deliver(workspace, [holds('later')])], silent);
-    await applyBatch(
-      clock,
-      [deliver(workspace, [attributes({ email: 'shared@example.com' }, { set: { named: true } })])],
-      silent,
-    );
+    await applyBatch(clock, [deliver(workspace, [...others, holds('earlier')])]);
+    await applyBatch(clock, [deliver(workspace, [holds('later')])]);
+    await applyBatch(clock, [
+      deliver(workspace, [attributes({ email: 'shared@example.com' }, { set: { named: true } })]),
+    ]);
     await clock.end();
     const { rows } = await pool.query(
       `select external_id from profiles where workspace_id = $1 and custom_attributes ? 'named'`,
@@ -63,12 +61,8 @@ it('a crowded address means the holder that only an event of the same batch has 
   const crowd = Array.from({ length: MAX_SHARING + 5 }, (_, index) =>
     attributes(index === 0 ? oldest : `holder ${index}`, { standard: { email } }),
   );
-  await applyBatch(pool, [deliver(workspace, crowd)], silent);
-  await applyBatch(
-    pool,
-    [deliver(workspace, [event(oldest, 'by name'), event({ email }, 'by address')])],
-    silent,
-  );
+  await applyBatch(pool, [deliver(workspace, crowd)]);
+  await applyBatch(pool, [deliver(workspace, [event(oldest, 'by name'), event({ email }, 'by address')])]);
   const { rows } = await pool.query(
     `select profiles.external_id from profiles
      join events on events.workspace_id = profiles.workspace_id and events.profile_id = profiles.id

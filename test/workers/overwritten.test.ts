@@ -1,12 +1,12 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { applyTogether } from '../../workers/batch/run-batch.ts';
+import { runBatch } from '../../workers/batch/run-batch.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { askEverywhere } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
-import { attributes, createStore, deliver, point, silent, waitForLocks } from './batch.ts';
+import { attributes, createStore, deliver, point, waitForLocks } from './batch.ts';
 
 /** Tests for users that are only overwritten, regardless of stored values: they are not locked before the update. */
 
@@ -29,7 +29,7 @@ async function profileOf(user: string) {
   return rows[0];
 }
 
-const apply = (...objects: AcceptedObject[]) => applyBatch(pool, [deliver(workspace, objects)], silent);
+const apply = (...objects: AcceptedObject[]) => applyBatch(pool, [deliver(workspace, objects)]);
 
 /** Runs `meanwhile` while another transaction has executed `statement` but not ended; then commits that transaction. */
 async function inOther(statement: string, values: unknown[], meanwhile: () => Promise<void>): Promise<void> {
@@ -64,7 +64,7 @@ test('G2: if a user is gone when it is overwritten, the batch rolls back and a r
   let applied: Promise<string> | undefined;
   const removal = 'delete from profiles where workspace_id = $1 and external_id = $2';
   await inOther(removal, [workspace.id, 'ann'], async () => {
-    applied = applyTogether(pool, [delivery]).then(
+    applied = runBatch(pool, [delivery]).then(
       () => 'applied',
       (error: Error) => error.message,
     );
@@ -74,7 +74,7 @@ test('G2: if a user is gone when it is overwritten, the batch rolls back and a r
   });
   expect(await applied).toBe('profiles were merged or deleted while they were being changed');
   expect((await profileOf('bob')).custom).toEqual({ a: 1 });
-  expect(await applyBatch(pool, [delivery], silent)).toMatchObject({ kind: 'applied', objects: 2 });
+  expect(await applyBatch(pool, [delivery])).toMatchObject({ kind: 'applied', objects: 2 });
   expect((await profileOf('ann')).custom).toEqual({ a: 2 });
   expect((await profileOf('bob')).custom).toEqual({ a: 2 });
 });
@@ -85,7 +85,7 @@ test('G3: with several lanes, users are locked in a fixed order before any chang
   const delivery = { ...deliver(workspace, [attributes('ann', { set: { a: 2 } })]), lanes: 2 };
   let applied: ReturnType<typeof applyBatch> | undefined;
   await inOther('select from profiles where workspace_id = $1 for update', [workspace.id], async () => {
-    applied = applyBatch(pool, [delivery], silent);
+    applied = applyBatch(pool, [delivery]);
     await waitUntil(() => waitsForLock(String.raw`wanted\.place\)?::integer.*"externalId"`), {
       what: 'the lock to be waited for',
     });

@@ -3,12 +3,13 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
+import { type Part, WHOLE } from '../../workers/batch/parts.ts';
 import { remaining, Scheduler, type WaitingDelivery, waiting } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
 import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { applyBatch, applyPart } from './apply-batch.ts';
+import { applyBatch } from './apply-batch.ts';
 import {
   applyInParts,
   attributes,
@@ -59,19 +60,19 @@ async function rowsOf({ id }: Delivery): Promise<{ ledger: number; cut: number }
   return rows[0];
 }
 
-const part = () => ({ log: silent, part: { milliseconds: 0 } });
+const part: Part = { milliseconds: 0 };
 
 describe('G2: an envelope that is applied in parts has one effect', () => {
   test('and the ledger contains it only after the last part', async () => {
     const { workspace, delivery } = await scene();
-    const result = await applyPart(pool, [delivery], part());
+    const result = await applyBatch(pool, [delivery], part);
     expect(result).toMatchObject({
       left: new Map([[delivery.id, new Map([[workspace.id, expect.any(Number)]])]]),
     });
     expect(await rowsOf(delivery)).toEqual({ ledger: 0, cut: 1 });
     expect(await applyInParts(pool, [delivery])).toBeGreaterThan(5);
     expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
-    expect(await applyBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
+    expect(await applyBatch(pool, [delivery])).toEqual({ kind: 'skipped' });
     expect(await readSums(pool, workspace)).toEqual(once);
   });
 
@@ -81,7 +82,7 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
       await Promise.all([
         applyInParts(pool, [delivery]),
         applyInParts(pool, [delivery, delivery]),
-        applyPart(pool, [delivery], part()).then(() => applyBatch(pool, [delivery], silent)),
+        applyBatch(pool, [delivery], part).then(() => applyBatch(pool, [delivery])),
       ]);
       expect(await readSums(pool, workspace)).toEqual(once);
       expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
@@ -94,7 +95,7 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
     const { workspace, delivery } = await scene();
     for (let parts = 0; parts < 100; parts++) {
       if (parts % 2 === 0) cutter.arm(when);
-      const result = await applyPart(throughProxy, [delivery], part()).catch(() => undefined);
+      const result = await applyBatch(throughProxy, [delivery], part).catch(() => undefined);
       if (result && (result.kind === 'skipped' || !result.left)) break;
     }
     expect(cutter.cuts()).toBeGreaterThan(3);
@@ -107,7 +108,7 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
     'and a worker of an earlier release, which claims all of it, gets a retryable error',
     async () => {
       const { delivery } = await scene();
-      await applyPart(pool, [delivery], part());
+      await applyBatch(pool, [delivery], part);
       const claim = () => pool.query('insert into ledger (envelope_id) values ($1)', [delivery.id]);
       await expect(claim()).rejects.toMatchObject({ code: '55P03' });
       await applyInParts(pool, [delivery]);
@@ -140,10 +141,7 @@ describe('a part', () => {
     shared.envelope.requests.push({ ...deliver(other!, []).envelope.requests[0]!, count: 2 });
     shared.envelope.objects.push(point('b'), point('b'));
     const take = (id: string, shares: Map<string, number>) =>
-      applyPart(pool, [{ ...shared, only: new Set([id]) }], {
-        log: silent,
-        part: { milliseconds: Number.POSITIVE_INFINITY, shares },
-      });
+      applyBatch(pool, [{ ...shared, only: new Set([id]) }], { ...WHOLE, shares });
     const left = (counts: [string, number][]) => ({ left: new Map([[shared.id, new Map(counts)]]) });
     expect(await take(one!.id, new Map([[one!.id, 2]]))).toMatchObject(
       left([
@@ -178,7 +176,7 @@ describe('a part', () => {
       const only = new Set(range(1 + (parts % 3)).map((index) => workspaces[(parts + index) % 3]!.id));
       const shares = new Map([[workspaces[parts % 3]!.id, 1 + (parts % 4)]]);
       const deliveries = batch.slice(0, 3 + (parts % 7)).map((delivery) => ({ ...delivery, only }));
-      const result = await applyPart(pool, deliveries, { log: silent, part: { milliseconds: 0, shares } });
+      const result = await applyBatch(pool, deliveries, { ...part, shares });
       if (parts > 20 && result.kind === 'skipped') break;
     }
     await applyInParts(pool, batch);

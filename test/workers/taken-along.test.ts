@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { LaneEntry } from '../../src/queue/lanes.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { applyBatch } from './apply-batch.ts';
-import { attributes, silent } from './batch.ts';
+import { attributes } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';
 
 describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
@@ -100,7 +100,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     test('G2: envelopes have one effect each if another worker has already applied some of them', async () => {
       const user = `${kind}-twice`;
       const entries = trail(user, 12);
-      await applyBatch(scene.pool, entries.slice(0, 3), silent);
+      await applyBatch(scene.pool, entries.slice(0, 3));
       await scene.producer.add(entries);
       await allApplied(entries);
       await laneIsEmpty();

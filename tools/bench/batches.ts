@@ -10,7 +10,7 @@ import { createDestination } from '../../src/store/stream-destinations.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { applyTogether } from '../../workers/batch/run-batch.ts';
+import { runBatch } from '../../workers/batch/run-batch.ts';
 import { trafficKinds } from '../load/traffic.ts';
 import { accept, bodyOf, EACH } from './batches-of-web.ts';
 import { readCpu } from './cpu.ts';
@@ -40,7 +40,7 @@ async function apply(pool: Pool, texts: string[]): Promise<void> {
     const deliveries: Delivery[] = texts
       .slice(first, first + ENVELOPES_PER_TRANSACTION)
       .map((text) => ({ id: uuidv7(), lane: 0, lanes: 1, envelope: decodeEnvelope(JSON.parse(text)) }));
-    const result = await applyTogether(pool, deliveries);
+    const result = await runBatch(pool, deliveries);
     if (result.kind !== 'applied' || result.deadLetters.length > 0) throw new Error('not all were applied');
   }
 }

@@ -68,10 +68,10 @@ function sumOf(all: readonly Map<string, number>[]): Map<string, number> {
   return sum;
 }
 
-export const NOTHING_APPLIED: Applied = joinApplied([]);
-
 /** Reasons by object id for objects that must not be applied: they become dead letters, at their place in the order. */
 export type Poison = ReadonlyMap<string, string>;
+
+export const NO_POISON: Poison = new Map();
 
 /** How objects are applied. */
 export interface Terms {

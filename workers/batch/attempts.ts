@@ -3,9 +3,8 @@ import { within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { beginAttempts, type EndedAttempts, endAttempts } from '../../src/store/job-attempts.ts';
-import type { Poison } from './apply.ts';
+import { NO_POISON, type Poison } from './apply.ts';
 import type { Delivery } from './open.ts';
-import type { WorkItem } from './work-item.ts';
 
 /** Number of processes that an object may end, while it is applied alone, before it is set aside. */
 const MAX_ENDED = 2;
@@ -19,15 +18,10 @@ export const ENDED_THE_PROCESS = `ended the process: ${MAX_ENDED} worker process
  */
 const RECORD_MS = { envelope: 5000, object: 1000 };
 
-export const NO_POISON: Poison = new Map();
-
 type Recorded = keyof typeof RECORD_MS;
 
-/**
- * Chooses the object that a transaction applies alone, and records the attempt. Later calls in the transaction return
- * an empty list.
- */
-export type ChooseOne = (items: WorkItem[]) => Promise<{ items: WorkItem[]; poison: Poison }>;
+/** Records the attempt at an object. @returns the reason by object id if the object ended processes repeatedly */
+export type BeginObject = (objectId: string) => Promise<Poison>;
 
 /**
  * Finds objects that end the worker processes that apply them. A lane is watched after a process ended in it: each
@@ -88,9 +82,7 @@ export class Attempts {
    * Runs a transaction about one object. One such transaction runs at a time in this process: if the process ends, only
    * its object has a row.
    */
-  async alone<Ended extends { how: 'committed' | 'failed' }>(
-    transaction: (chooseOne: ChooseOne) => Promise<Ended>,
-  ): Promise<Ended> {
+  async alone<Result>(transaction: (begin: BeginObject) => Promise<Result>): Promise<Result> {
     const before = this.#previous;
     let release = () => {};
     this.#previous = new Promise((resolve) => {
@@ -98,18 +90,19 @@ export class Attempts {
     });
     await before;
     let chosen: string | undefined;
-    const chooseOne: ChooseOne = async ([first]) => {
-      if (!first || chosen !== undefined) return { items: [], poison: NO_POISON };
-      chosen = first.object.id;
-      const ended = (await this.#begin('object', [chosen]))?.get(chosen) ?? 0;
-      const poison = ended >= MAX_ENDED ? new Map([[chosen, ENDED_THE_PROCESS]]) : NO_POISON;
-      return { items: [first], poison };
+    const begin: BeginObject = async (objectId) => {
+      chosen = objectId;
+      const ended = (await this.#begin('object', [objectId]))?.get(objectId) ?? 0;
+      return ended >= MAX_ENDED ? new Map([[objectId, ENDED_THE_PROCESS]]) : NO_POISON;
     };
+    const end = (whose: 'own' | 'all') => chosen === undefined || this.#end('object', [chosen], whose);
     try {
-      const ended = await transaction(chooseOne);
-      if (chosen !== undefined)
-        await this.#end('object', [chosen], ended.how === 'committed' ? 'all' : 'own');
-      return ended;
+      const result = await transaction(begin);
+      await end('all');
+      return result;
+    } catch (error) {
+      await end('own');
+      throw error;
     } finally {
       release();
     }

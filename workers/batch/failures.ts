@@ -7,11 +7,6 @@ import { inTransaction } from '../../src/store/transactions.ts';
 import { toFailed } from './open.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** Milliseconds before a failed transaction is retried: first and maximum. */
-export const FIRST_RETRY_MS = 20;
-
-export const LONGEST_RETRY_MS = 1000;
-
 /** How often an error can recur before the objects are blamed, unless the faulty objects are identified sooner. */
 export const TRIES = 3;
 
@@ -103,40 +98,6 @@ function isAwaited({ object: { kind } }: WorkItem): boolean {
 
 /** Maximum milliseconds that a healthy Postgres needs to commit a minimal transaction. */
 const WELL_MS = 1000;
-
-/** Number of consecutive failures with the same signature. */
-export interface Failed {
-  times: number;
-  signature: string | undefined;
-}
-
-/**
- * Counts consecutive failures. The count starts again when the signature of the error changes, and does not grow while
- * Postgres is unhealthy.
- *
- * @param before count of earlier failures
- */
-export function createFailures(pool: Pool, before: Failed = { times: 0, signature: undefined }) {
-  let { times, signature } = before;
-
-  return {
-    /** @returns number of consecutive failures; 0 if no object is to blame for this one */
-    async count(error: unknown): Promise<number> {
-      if (signatureOf(error) !== signature) times = 0;
-      signature = signatureOf(error);
-      if (triesOf(error) === Number.POSITIVE_INFINITY || !(await isWell(pool))) return 0;
-      times++;
-      return times;
-    },
-
-    /** Sets the count for a different set of objects. */
-    goOnFrom(sofar: number): void {
-      times = sofar;
-    },
-
-    sofar: (): Failed => ({ times, signature }),
-  };
-}
 
 /** Returns whether Postgres commits a minimal transaction. Reading the transaction id makes it a write transaction. */
 export async function isWell(pool: Pool): Promise<boolean> {

@@ -1,8 +1,9 @@
 import type { Connection } from '../../src/store/database.ts';
 import { cutEnvelopes, dropCutEnvelopes, releaseEnvelopes } from '../../src/store/ledger.ts';
 import { type Limits, sendTogether } from '../../src/store/transactions.ts';
+import type { Poison } from './apply.ts';
 import { type Claimed, type Delivery, keyOf, type Opened } from './open.ts';
-import type { Origin } from './work-item.ts';
+import type { Origin, WorkItem } from './work-item.ts';
 
 /**
  * How much of a batch one transaction applies. The other objects stay in the lane. The objects of one workspace in one
@@ -21,6 +22,14 @@ export interface Part {
   size?: number;
   /** Timeouts of its statements; LIMITS of run-batch.ts by default. */
   limits?: Limits;
+  /** Whether each object gets a savepoint, so that one that Postgres refuses becomes a dead letter. */
+  hasSavepoints?: boolean;
+  /**
+   * Called with the objects of the part before they are applied.
+   *
+   * @returns reasons, by id, of objects that become dead letters
+   */
+  begin?(items: readonly WorkItem[]): Promise<Poison>;
 }
 
 /** Milliseconds of a part. A part, the round that runs at its end and another part take less than 1 s together. */

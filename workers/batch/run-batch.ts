@@ -10,7 +10,8 @@ import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { inTransaction, type Limits, sendTogether } from '../../src/store/transactions.ts';
-import { type Applied, applySome, joinApplied, type Terms } from './apply.ts';
+import { type Applied, applySome, joinApplied, NO_POISON, type Terms } from './apply.ts';
+import { applyEach } from './apply-each.ts';
 import { AttributeNames } from './attribute-names.ts';
 import {
   type Claimed,
@@ -36,34 +37,12 @@ import { describeBatch, tallyLanes, tallyUsage } from './report.ts';
 import { runShares } from './shares.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** Applies objects, in rounds or by bisection. */
-export type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
-
 /**
  * Timeouts of a batch, in milliseconds. Its statements normally take milliseconds. A statement that takes this long
  * delays every workspace and would do so again, so the suspected objects are retried alone with more time. The lock
  * timeout is shorter, so that a wait for a lock is not taken for a slow statement: no object is to blame for it.
  */
 export const LIMITS: Limits = { statement: 4000, lock: 2500 };
-
-export const HOLDS_ONE = 'batch contains an object that cannot be applied; searching for it';
-
-/**
- * Applies a batch in one transaction.
- *
- * @param part how much of the batch to apply
- * @throws any error that prevents an object from taking effect. In that case, either no object or all objects of the
- * part have taken effect; the ledger records which
- */
-export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<BatchResult> {
-  return transact(pool, deliveries, { apply: applySome, part });
-}
-
-/** How a transaction applies a batch, and how much of it. */
-interface Procedure {
-  apply: Apply;
-  part: Part;
-}
 
 /** Attribute names that this process has recorded, by database. */
 const attributeNames = new WeakMap<Pool, AttributeNames>();
@@ -79,21 +58,24 @@ function attributeNamesIn(pool: Pool): AttributeNames {
   return names;
 }
 
-/** Runs the transaction, or one per workspace if tables are distributed, inside a span if tracing is enabled. */
-export async function transact(
-  pool: Pool,
-  deliveries: Delivery[],
-  procedure: Procedure,
-): Promise<BatchResult> {
+/**
+ * Applies a batch in one transaction, or in one per workspace if tables are distributed. If tracing is enabled, the
+ * transaction has a span.
+ *
+ * @param part how much of the batch to apply, and how
+ * @throws any error that prevents an object from taking effect. In that case, either no object or all objects of the
+ * part have taken effect; the ledger records which
+ */
+export async function runBatch(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<BatchResult> {
   const names = attributeNamesIn(pool);
-  const limits = procedure.part.limits ?? LIMITS;
+  const limits = part.limits ?? LIMITS;
   const runAll = (await isDistributed(pool))
     ? () =>
         runShares(pool, deliveries, {
-          ...{ part: procedure.part, limits },
-          run: (tx, own, ofShare) => run(tx, own, { ...procedure, ...ofShare, names }),
+          ...{ part, limits },
+          run: (tx, own, ofShare) => run(tx, own, { ...ofShare, names }),
         })
-    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...procedure, commit, names }), limits);
+    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { part, commit, names }), limits);
   if (!tracing) return runAll();
   const { result, ids } = await traceTransaction(deliveries, runAll, describeBatch);
   return { ...result, ids };
@@ -112,7 +94,7 @@ export async function transact(
 async function run(
   tx: Connection,
   deliveries: Delivery[],
-  { apply, part, commit, names }: Procedure & { commit: Commit; names: AttributeNames },
+  { part, commit, names }: { part: Part; commit: Commit; names: AttributeNames },
 ): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
@@ -123,8 +105,9 @@ async function run(
 
   const { milliseconds, size } = part;
   const until = started + milliseconds;
-  const terms = { now, until, poison: new Map(), streamed, ...(size !== undefined && { size }) };
-  const done = await applyStretches(tx, chosen, { apply, terms });
+  const poison = (await part.begin?.(chosen.items)) ?? NO_POISON;
+  const terms = { now, until, poison, streamed, ...(size !== undefined && { size }) };
+  const done = await applyStretches(tx, chosen, { terms, apply: part.hasSavepoints ? applyEach : applySome });
 
   const { applied, lost, leavesTombstones } = done;
   const left = leftOf([...done.rest, unchosen]);
@@ -172,7 +155,7 @@ interface Done extends Applied {
 async function applyStretches(
   tx: Connection,
   opened: Opened,
-  { apply, terms }: Pick<Procedure, 'apply'> & { terms: Terms },
+  { apply, terms }: { apply: typeof applySome; terms: Terms },
 ): Promise<Done> {
   const parts: Applied[] = [];
   const applied: WorkItem[] = [];

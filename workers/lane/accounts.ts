@@ -23,25 +23,16 @@ const MOST_PACE = 200;
 /** Minimum milliseconds of a batch from which the pace is measured. Shorter batches consist mostly of round trips. */
 const MEASURED_MS = 10;
 
-/** Milliseconds before a workspace is retried after a failure, for example a lock timeout: first and maximum. */
-const FIRST_REST_MS = 20;
-const LONGEST_REST_MS = 1000;
-
 interface Account {
   /** Virtual time up to which the workspace has been served, in units. */
   servedUntil: number;
   /** Average units per object in recent batches; undefined until the first batch has been measured. */
   unitsPerObject: number | undefined;
-  mostObjects: number;
   /**
    * Number of objects that the first round of its next batch loads; undefined: all objects of the batch. A round loads,
    * folds and writes objects together.
    */
   firstRound: number | undefined;
-  isApart: boolean;
-  /** Milliseconds of the next rest, and the clock time at which the current rest ends. */
-  rest: number;
-  restsUntil: number;
 }
 
 /** Resources that a batch has used. */
@@ -102,19 +93,6 @@ export class Accounts implements AccountsView {
     return true;
   }
 
-  mostObjects(workspaceId: string): number {
-    return this.#accounts.get(workspaceId)?.mostObjects ?? Number.POSITIVE_INFINITY;
-  }
-
-  isApart(workspaceId: string): boolean {
-    return this.#accounts.get(workspaceId)?.isApart ?? false;
-  }
-
-  isResting(workspaceId: string): boolean {
-    const account = this.#accounts.get(workspaceId);
-    return account !== undefined && account.restsUntil > this.#clock();
-  }
-
   /** Records the start of a batch that was chosen at this virtual time. */
   begin(start: number): void {
     // While the process was idle, no workspace waited. So virtual time advances by the units that the process could
@@ -130,7 +108,7 @@ export class Accounts implements AccountsView {
     if (this.#running === 0) this.#idleSince = this.#clock();
   }
 
-  /** Charges the usage of a batch that took effect, and clears the restrictions after earlier failures. */
+  /** Charges the usage of a batch that took effect. */
   charge({ units, objects, milliseconds, isCut }: Used): void {
     let total = 0;
     for (const its of units.values()) total += its;
@@ -150,9 +128,6 @@ export class Accounts implements AccountsView {
         account.unitsPerObject =
           account.unitsPerObject === undefined ? each : (account.unitsPerObject + each) / 2;
       }
-      account.isApart = false;
-      account.mostObjects *= 2;
-      this.endRest(workspaceId);
     }
   }
 
@@ -171,31 +146,6 @@ export class Accounts implements AccountsView {
     this.#accountOf(workspaceId).firstRound = objects;
   }
 
-  /** Separates workspaces after a shared batch failed: each one gets batches of its own. */
-  part(workspaceIds: Iterable<string>): void {
-    for (const workspaceId of workspaceIds) this.#accountOf(workspaceId).isApart = true;
-  }
-
-  /** Reduces the batch size of a workspace to a quarter after a batch of this many objects failed. */
-  shrink(workspaceId: string, objects: number): void {
-    const account = this.#accountOf(workspaceId);
-    account.mostObjects = Math.max(1, Math.floor(Math.min(account.mostObjects, objects) / 4));
-  }
-
-  /** Pauses a workspace after a failure. Each pause is twice as long as the one before, up to a maximum. */
-  letRest(workspaceId: string): void {
-    const account = this.#accountOf(workspaceId);
-    account.restsUntil = this.#clock() + account.rest;
-    account.rest = Math.min(account.rest * 2, LONGEST_REST_MS);
-  }
-
-  /** Ends the rests of a workspace after its objects have taken effect. */
-  endRest(workspaceId: string): void {
-    const account = this.#accountOf(workspaceId);
-    account.rest = FIRST_REST_MS;
-    account.restsUntil = 0;
-  }
-
   /** Charges elapsed time when the units are unknown, for example after a failed batch. */
   chargeTime(workspaceId: string, milliseconds: number): void {
     this.#add(this.#accountOf(workspaceId), this.#pace * milliseconds);
@@ -212,11 +162,7 @@ export class Accounts implements AccountsView {
     const made: Account = {
       servedUntil: this.#virtualTime,
       unitsPerObject: undefined,
-      mostObjects: Number.POSITIVE_INFINITY,
       firstRound: undefined,
-      isApart: false,
-      rest: FIRST_REST_MS,
-      restsUntil: 0,
     };
     this.#accounts.set(workspaceId, made);
     return made;

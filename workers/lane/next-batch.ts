@@ -1,5 +1,6 @@
 import { SHARED, tagOf } from '../../src/queue/lanes.ts';
 import type { PartSize } from '../batch/open.ts';
+import type { IsolationView } from './isolation.ts';
 
 /** A waiting envelope in one snapshot of a lane. */
 export interface WaitingEnvelope {
@@ -11,8 +12,6 @@ export interface WaitingEnvelope {
   parts?: ReadonlyMap<string, PartSize> | undefined;
   /** Whether it is a fence or an envelope of a later release: later envelopes must not take effect before it. */
   isBarrier?: boolean;
-  /** Whether a batch that contained it failed, so that it is applied alone. */
-  isTroubled?: boolean;
 }
 
 /** Usage of the process by workspace. Units are defined in accounts.ts. */
@@ -21,12 +20,6 @@ export interface AccountsView {
   servedUntil(workspaceId: string): number;
   /** Returns the expected units of the given objects. */
   unitsOf(workspaceId: string, size: PartSize): number;
-  /** Returns the maximum number of objects in one batch: reduced after batches that failed or took too long. */
-  mostObjects(workspaceId: string): number;
-  /** Returns whether a shared batch has failed, so that the workspace gets batches of its own. */
-  isApart(workspaceId: string): boolean;
-  /** Returns whether the workspace pauses before its next attempt. */
-  isResting(workspaceId: string): boolean;
 }
 
 export interface BatchLimits {
@@ -35,6 +28,8 @@ export interface BatchLimits {
   bytes: number;
   /** Units of a slice; undefined while only one workspace sends, so that its batch has no such limit. */
   slice: number | undefined;
+  /** Workspaces whose batches have failed in this lane. */
+  isolation: IsolationView;
 }
 
 /** The objects that one transaction takes from a lane. */
@@ -50,8 +45,6 @@ export interface Batch {
   shares: ReadonlyMap<string, number>;
   /** Expected units of the whole batch. */
   units: number;
-  /** Whether the batch is a single envelope that is applied alone after a failure. */
-  isTroubled: boolean;
   /** Virtual time at which the batch begins: the `servedUntil` of its least served workspace. */
   start: number;
 }
@@ -65,8 +58,6 @@ interface Line {
   /** Indexes of its envelopes in the window. */
   places: number[];
   servedUntil: number;
-  /** Whether the line consists of one envelope that failed in an earlier batch and is therefore applied alone. */
-  isTroubled: boolean;
 }
 
 /**
@@ -82,20 +73,21 @@ export function nextBatch(
   accounts: AccountsView,
   limits: BatchLimits,
 ): Batch | undefined {
-  const lines = linesIn(window, accounts);
+  const { isolation } = limits;
+  const lines = linesIn(window, accounts).filter(({ workspaceId }) => !isolation.isResting(workspaceId));
   const [first] = lines;
   if (!first) return undefined;
   const choice = new Choice(window, { accounts, limits, start: first.servedUntil });
-  if (first.isTroubled) choice.takeTroubled(first, lines);
-  else if (accounts.isApart(first.workspaceId)) choice.take(first);
-  else
-    for (const line of lines) {
-      if (choice.isFull(line)) break;
-      if (!line.isTroubled && !accounts.isApart(line.workspaceId)) choice.take(line);
-    }
-  // A workspace that has batches of its own is not combined with others, because their objects would fail together with
-  // its objects.
-  if (!first.isTroubled && !accounts.isApart(first.workspaceId)) choice.takeSmallParts(lines);
+  if (isolation.isApart(first.workspaceId)) {
+    choice.take(first);
+    return choice.batch();
+  }
+  const sharing = lines.filter(({ workspaceId }) => !isolation.isApart(workspaceId));
+  for (const line of sharing) {
+    if (choice.isFull(line)) break;
+    choice.take(line);
+  }
+  choice.takeSmallParts(sharing);
   return choice.batch();
 }
 
@@ -106,7 +98,7 @@ function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Li
   const blocked = new Set<string>();
   const unread = new Set<string>();
   for (let place = 0; place < window.length; place++) {
-    const { tag, parts, isBarrier, isTroubled = false } = window[place]!;
+    const { tag, parts, isBarrier } = window[place]!;
     if (isBarrier) break;
     if (!parts) {
       if (tag === undefined || tag === SHARED) break;
@@ -116,19 +108,15 @@ function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Li
     for (const workspaceId of parts.keys()) {
       if (blocked.has(workspaceId)) continue;
       const line = lines.get(workspaceId);
-      if ((unread.size > 0 && unread.has(tagOf(workspaceId))) || (isTroubled && line)) {
-        blocked.add(workspaceId);
-        continue;
-      }
-      if (line) line.places.push(place);
+      if (unread.size > 0 && unread.has(tagOf(workspaceId))) blocked.add(workspaceId);
+      else if (line) line.places.push(place);
       else {
         const servedUntil = accounts.servedUntil(workspaceId);
-        lines.set(workspaceId, { workspaceId, places: [place], servedUntil, isTroubled });
-        if (isTroubled) blocked.add(workspaceId);
+        lines.set(workspaceId, { workspaceId, places: [place], servedUntil });
       }
     }
   }
-  const all = [...lines.values()].filter(({ workspaceId }) => !accounts.isResting(workspaceId));
+  const all = [...lines.values()];
   // The sort is stable, so ties keep their lane order.
   const isSorted = all.every((line, index) => index === 0 || all[index - 1]!.servedUntil <= line.servedUntil);
   return isSorted ? all : all.sort((one, other) => one.servedUntil - other.servedUntil);
@@ -146,8 +134,7 @@ class Choice {
   readonly #shares = new Map<string, number>();
   /** Workspaces whose last envelope is taken in part. */
   readonly #cut = new Set<string>();
-  #isTroubled = false;
-  /** Number of envelopes that the batch takes completely, by workspace. */
+  /** Number of envelopes of each line that are taken whole, by workspace. */
   readonly #whole = new Map<string, number>();
   #units = 0;
   #objects = 0;
@@ -178,7 +165,7 @@ class Choice {
   take({ workspaceId, places, servedUntil }: Line): void {
     const { slice = Number.POSITIVE_INFINITY } = this.#limits;
     const allowance = Math.min(slice - (servedUntil - this.#start), slice - this.#units);
-    const most = this.#accounts.mostObjects(workspaceId);
+    const most = this.#limits.isolation.maxObjects(workspaceId);
     let [units, objects] = [0, 0];
     for (const place of places) {
       const size = this.#window[place]!.parts!.get(workspaceId)!;
@@ -202,27 +189,14 @@ class Choice {
     }
   }
 
-  /** Takes a troubled envelope for every workspace whose next envelope it is. */
-  takeTroubled({ places }: Line, lines: readonly Line[]): void {
-    const [place] = places;
-    this.#isTroubled = true;
-    for (const line of lines) {
-      if (line.places[0] !== place) continue;
-      const size = this.#window[place!]!.parts!.get(line.workspaceId)!;
-      this.#take(place!, line.workspaceId, size);
-      this.#shares.set(line.workspaceId, size.objects);
-    }
-  }
-
   /** Takes small parts of other workspaces in the shared envelopes of the batch, if they are next in their lines. */
   takeSmallParts(lines: readonly Line[]): void {
     let isShared = false;
     for (const [place, workspaces] of this.#taken)
       isShared ||= workspaces.size < this.#window[place]!.parts!.size;
     if (!isShared) return;
-    for (const { workspaceId, places, isTroubled } of lines) {
-      if (isTroubled || this.#accounts.isApart(workspaceId)) continue;
-      const most = this.#accounts.mostObjects(workspaceId);
+    for (const { workspaceId, places } of lines) {
+      const most = this.#limits.isolation.maxObjects(workspaceId);
       let objects = this.#shares.get(workspaceId) ?? 0;
       for (let next = this.#whole.get(workspaceId) ?? 0; next < places.length; next++) {
         const place = places[next]!;
@@ -251,7 +225,6 @@ class Choice {
       objects: this.#shares,
       shares: new Map([...this.#cut].map((workspaceId) => [workspaceId, this.#shares.get(workspaceId)!])),
       units: this.#units,
-      isTroubled: this.#isTroubled,
       start: this.#start,
     };
   }

@@ -2,25 +2,19 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import { tagOf } from '../../src/queue/lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
-import { sqlstateOf } from '../../src/store/error-cause.ts';
+import { causeOf, sqlstateOf } from '../../src/store/error-cause.ts';
 import type { Limits } from '../../src/store/transactions.ts';
+import { NO_POISON, type Poison } from '../batch/apply.ts';
 import { Attempts } from '../batch/attempts.ts';
-import {
-  blameOf,
-  createFailures,
-  type Failed,
-  FIRST_RETRY_MS,
-  isOurStatement,
-  LONGEST_RETRY_MS,
-  triesOf,
-} from '../batch/failures.ts';
+import { blameOf, isWell } from '../batch/failures.ts';
 import { type Delivery, type PartSize, partsOf } from '../batch/open.ts';
 import { type BatchResult, type LeftOfEnvelope, PART_MS, type Part } from '../batch/parts.ts';
 import { reportBatch, reportRetry } from '../batch/report.ts';
-import { applyTogether, HOLDS_ONE, LIMITS } from '../batch/run-batch.ts';
-import { Apart } from '../batch/settle-alone.ts';
+import { LIMITS, runBatch } from '../batch/run-batch.ts';
+import type { WorkItem } from '../batch/work-item.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { Accounts, BYTES_PER_UNIT, SLICE_MS } from './accounts.ts';
+import { Isolation } from './isolation.ts';
 import { type Batch, nextBatch, type WaitingEnvelope } from './next-batch.ts';
 import { type Slot, Slots } from './slots.ts';
 
@@ -36,6 +30,17 @@ const SMALL_BATCH = 64;
 
 /** Timeouts in milliseconds while several workspaces send. They never count against an object: see `#noteTimeout`. */
 export const SHARED_LIMITS: Limits = { statement: 400, lock: 200 };
+
+/**
+ * Timeouts in milliseconds of batches after a failure: for several objects, and for one object alone. If the first are
+ * too short for valid objects, the second are not.
+ */
+export const SPLIT_LIMITS: Limits = { statement: 2000, lock: 1200 };
+export const ALONE_LIMITS: Limits = { statement: 8000, lock: 5000 };
+
+/** Milliseconds before a batch is retried while Postgres is not available: first and maximum. */
+const FIRST_RETRY_MS = 20;
+const MAX_RETRY_MS = 1000;
 
 /** Milliseconds of waiting for a slot after which the window is refreshed and the batch chosen again. */
 const STALE_MS = 20;
@@ -80,10 +85,6 @@ export type Step =
 
 const NOTHING_YET: Step & { kind: 'applied' } = { kind: 'applied', done: [], left: new Map() };
 
-const NO_SHARES: ReadonlyMap<string, number> = new Map();
-
-const UNKNOWN: Failed = { times: 0, signature: undefined };
-
 interface SchedulerOptions {
   metrics: WorkerMetrics;
   log: Log;
@@ -93,12 +94,6 @@ interface SchedulerOptions {
   onDeadLetters?(ids: string[]): void;
   /** Called after merges or deletes, which leave cleanup work outside the lanes. */
   onTombstones?(): void;
-}
-
-/** Consecutive failures of the batches of a lane, or of one workspace in it. */
-interface Failing {
-  failures: ReturnType<typeof createFailures>;
-  nextWait(): number;
 }
 
 /** A batch with the deliveries that it takes from a lane. */
@@ -113,12 +108,29 @@ interface Chosen {
    * these objects.
    */
   texts: ReadonlyMap<string, PartSize>;
+  /** The only workspace of the batch; undefined if it has several. */
+  only: string | undefined;
+  /** Maximum number of objects that the transaction applies. */
+  objects: number;
+}
+
+/** A failure of a batch: `item` is its first object, if the batch is of a workspace whose batches failed before. */
+interface Failure {
+  error: unknown;
+  item: WorkItem | undefined;
+  limits: Limits | undefined;
+}
+
+/** What the process knows about a lane after failures. */
+interface LaneState {
+  isolation: Isolation;
+  /** Milliseconds until the next attempt, while Postgres does not answer; undefined while it does. */
+  nextWait: (() => number) | undefined;
 }
 
 /**
  * Applies the batches of all lanes of this process. A step chooses a batch of a lane (next-batch.ts) and applies it in
- * one transaction. A failed batch of several workspaces is retried by workspace. If that fails too, the objects are
- * retried by envelope and then individually (settle-alone.ts).
+ * one transaction. A failed batch is split: by workspace, in 16 parts, and into single objects (isolation.ts).
  */
 export class Scheduler {
   readonly accounts = new Accounts();
@@ -131,15 +143,12 @@ export class Scheduler {
   readonly #slotsOfTroubled: Slots;
   readonly #abandon = new AbortController();
   readonly #attempts: Attempts;
-  readonly #apart: Apart;
-  readonly #failing = new Map<string, Failing>();
-  /** Workspaces with a single object that exceeded SHARED_LIMITS. */
-  readonly #slow = new Set<string>();
+  readonly #lanes = new Map<number, LaneState>();
   /** Completion of the latest `apply` call, by lane. */
   readonly #handedIn = new Map<number, Promise<void>>();
 
   constructor(pool: Pool, options: SchedulerOptions) {
-    const { metrics, log, processId } = options;
+    const { log, processId } = options;
     this.#pool = pool;
     this.#options = options;
     // One connection is reserved for the other queries of this process.
@@ -149,8 +158,6 @@ export class Scheduler {
     this.#slotsOfSmall = small > 0 ? new Slots(small) : undefined;
     this.#slotsOfTroubled = new Slots(Math.max(1, connections - MAX_TRANSACTIONS - small));
     this.#attempts = new Attempts({ pool, processId, log });
-    const report = this.#report.bind(this);
-    this.#apart = new Apart({ pool, attempts: this.#attempts, metrics, log, report });
   }
 
   /** Chooses a batch of a lane and applies it. Callers run one step per lane at a time. Never rejects. */
@@ -160,12 +167,10 @@ export class Scheduler {
     const { slot, chosen } = turn;
     try {
       await this.#attempts.begin(chosen.deliveries);
-      // A process died while it applied one of these envelopes: the next step applies that envelope alone.
-      const { batch, deliveries } = chosen;
-      if (!batch.isTroubled && deliveries.some(({ id }) => this.#attempts.isSuspect(id))) return NOTHING_YET;
-      this.accounts.begin(batch.start);
+      if (this.#isolateSuspects(chosen)) return NOTHING_YET;
+      this.accounts.begin(chosen.batch.start);
       try {
-        return batch.isTroubled ? await this.#applyAlone(chosen) : await this.#applyTogether(chosen);
+        return await this.#apply(chosen);
       } finally {
         this.accounts.end();
       }
@@ -209,10 +214,11 @@ export class Scheduler {
 
   #choose({ lane, envelopes, enough = 1 }: LaneView): Chosen | undefined {
     const window = envelopes();
-    if (!this.#apart.isEmpty) for (const one of window) one.isTroubled = this.#apart.has(one.id);
     const slice = this.accounts.slice();
+    const { isolation } = this.#stateOf(lane);
     const batch = nextBatch(window, this.accounts, {
       ...{ objects: ENOUGH_OBJECTS * enough, bytes: ENOUGH_BYTES * enough, slice },
+      isolation,
     });
     if (!batch) return undefined;
     const known = new Map(window.map((one) => [one.id, one]));
@@ -226,7 +232,37 @@ export class Scheduler {
       }
       return workspaces.size < parts!.size ? { ...delivery!, only: workspaces } : delivery!;
     });
-    return { lane, batch, deliveries, isShared: slice !== undefined, texts };
+    const [first, ...others] = batch.objects.keys();
+    const only = others.length === 0 ? first : undefined;
+    const isWhole = only !== undefined && isolation.maxObjects(only) === Number.POSITIVE_INFINITY;
+    const objects = isWhole ? texts.get(only)!.objects : sumOf(batch.objects);
+    return { lane, batch, deliveries, isShared: slice !== undefined, texts, only, objects };
+  }
+
+  #stateOf(lane: number): LaneState {
+    const known = this.#lanes.get(lane);
+    if (known) return known;
+    const state = { isolation: new Isolation(), nextWait: undefined };
+    this.#lanes.set(lane, state);
+    return state;
+  }
+
+  /**
+   * Isolates envelopes during which a process ended: their objects are applied one at a time.
+   *
+   * @returns whether the batch has to be chosen again
+   */
+  #isolateSuspects({ lane, deliveries, objects: all }: Chosen): boolean {
+    const last = deliveries.findLastIndex(({ id }) => this.#attempts.isSuspect(id));
+    if (last < 0 || all <= 1) return false;
+    const objects = new Map<string, number>();
+    for (const { envelope, only } of deliveries.slice(0, last + 1))
+      for (const [workspaceId, size] of partsOf(envelope, 0))
+        if (only?.has(workspaceId) ?? true)
+          objects.set(workspaceId, (objects.get(workspaceId) ?? 0) + size.objects);
+    const { isolation } = this.#stateOf(lane);
+    for (const [workspaceId, count] of objects) isolation.applyOneByOne(workspaceId, count);
+    return true;
   }
 
   /** Chooses a batch and waits for a slot that this batch may use. The slot is held only if there is a batch. */
@@ -261,40 +297,79 @@ export class Scheduler {
     return slots === this.#slots || (slots === this.#slotsOfSmall && isSmall(chosen));
   }
 
-  #isTroubled({ lane, batch }: Chosen): boolean {
-    return batch.isTroubled || this.#failing.has(keyOf(lane, batch));
+  #isTroubled({ lane, only }: Chosen): boolean {
+    const { isolation, nextWait } = this.#stateOf(lane);
+    return nextWait !== undefined || (only !== undefined && isolation.isTroubled(only));
   }
 
-  async #applyTogether(chosen: Chosen): Promise<Step> {
+  async #apply(chosen: Chosen): Promise<Step> {
     const { batch, deliveries } = chosen;
-    const part = this.#partFor(chosen);
     const started = performance.now();
+    let item: WorkItem | undefined;
+    const part = this.#partFor(chosen, (first) => {
+      item = first;
+    });
     try {
-      const result = await applyTogether(this.#pool, deliveries, part);
+      const result = await this.#run(deliveries, part);
       const milliseconds = performance.now() - started;
       this.#report(deliveries, result, milliseconds);
-      this.#noteSuccess(chosen);
+      this.#noteSuccess(chosen, result);
       if (result.kind === 'applied') this.#charge(chosen, result, milliseconds);
       return this.#stepOf(deliveries, result);
     } catch (error) {
       for (const workspaceId of batch.objects.keys())
         this.accounts.chargeTime(workspaceId, (performance.now() - started) / batch.objects.size);
-      return this.#noteFailure(chosen, error, part);
+      return this.#noteFailure(chosen, { error, item, limits: part.limits });
     }
   }
 
-  #partFor({ batch, isShared }: Chosen): Part {
-    const { objects } = batch;
-    const [first, ...others] = objects.keys();
-    const only = others.length === 0 ? first : undefined;
-    const isSlow = only !== undefined && this.#slow.has(only);
-    const size = this.#firstRound(objects, only);
-    const shares = this.#sharesOf(batch, only);
-    return {
+  /** Runs a batch. An object that may have ended a process runs while no other such object does. */
+  #run(deliveries: Delivery[], part: Part): Promise<BatchResult> {
+    if (!deliveries.some(({ id }) => this.#attempts.isSuspect(id)))
+      return runBatch(this.#pool, deliveries, part);
+    const { metrics, log } = this.#options;
+    return this.#attempts.alone((begin) => {
+      const beginFirst = async (items: readonly WorkItem[]): Promise<Poison> => {
+        const poison = (await part.begin?.(items)) ?? NO_POISON;
+        const [first] = items;
+        if (!first) return poison;
+        const endedProcesses = await begin(first.object.id);
+        for (const id of endedProcesses.keys()) {
+          metrics.setAside.inc();
+          log.error(
+            { object_id: id, envelopes: deliveries.map((one) => one.id) },
+            'an object ended its process repeatedly; set aside',
+          );
+        }
+        return new Map([...poison, ...endedProcesses]);
+      };
+      return runBatch(this.#pool, deliveries, { ...part, begin: beginFirst });
+    });
+  }
+
+  #partFor(
+    { lane, batch, isShared, only, objects }: Chosen,
+    onFirst: (first: WorkItem | undefined) => void,
+  ): Part {
+    const { isolation } = this.#stateOf(lane);
+    const size = this.#firstRound(batch.objects, only);
+    const shares = only === undefined ? batch.shares : sharesOf(only, isolation);
+    const part = {
       milliseconds: isShared ? SLICE_MS : PART_MS,
       ...(shares.size > 0 && { shares }),
       ...(size !== undefined && { size }),
-      limits: isShared && !isSlow ? SHARED_LIMITS : LIMITS,
+      limits: isShared ? SHARED_LIMITS : LIMITS,
+    };
+    if (only === undefined || !isolation.isTroubled(only)) return part;
+    const begin = async (items: readonly WorkItem[]): Promise<Poison> => {
+      onFirst(items[0]);
+      return isolation.poisonOf(only);
+    };
+    const limits = objects > 1 ? SPLIT_LIMITS : ALONE_LIMITS;
+    return {
+      ...part,
+      ...{ begin, hasSavepoints: isolation.hasSavepoints(only) },
+      ...((!isShared || isolation.needsTime(only)) && { limits }),
     };
   }
 
@@ -302,16 +377,6 @@ export class Scheduler {
   #firstRound(objects: Batch['objects'], only: string | undefined): number | undefined {
     const known = only === undefined ? undefined : this.accounts.firstRound(only);
     return known ?? (this.accounts.areMeasured(objects.keys()) ? undefined : FIRST_ROUND);
-  }
-
-  /**
-   * Removes the slice limit from a batch of a single workspace, so that it continues until its time is over. A large
-   * round loads a user once for all of its objects.
-   */
-  #sharesOf({ shares }: Batch, only: string | undefined): ReadonlyMap<string, number> {
-    const most = only === undefined ? 0 : this.accounts.mostObjects(only);
-    if (only === undefined) return shares;
-    return most < Number.POSITIVE_INFINITY ? new Map([[only, most]]) : NO_SHARES;
   }
 
   #charge(
@@ -331,19 +396,6 @@ export class Scheduler {
     if (others.length === 0) this.accounts.noteRound(only!, isCut ? nextRound : undefined);
   }
 
-  /** Applies a part of one envelope alone. */
-  async #applyAlone({ batch, deliveries, isShared }: Chosen): Promise<Step> {
-    const [delivery] = deliveries;
-    const started = performance.now();
-    const settled = await this.#apart.settle(delivery!, { milliseconds: isShared ? SLICE_MS : PART_MS });
-    for (const workspaceId of batch.objects.keys()) {
-      this.accounts.chargeTime(workspaceId, (performance.now() - started) / batch.objects.size);
-      if (settled === 'failed') this.accounts.letRest(workspaceId);
-      else this.accounts.endRest(workspaceId);
-    }
-    return settled === 'failed' ? NOTHING_YET : this.#stepOf(deliveries, settled);
-  }
-
   #stepOf(deliveries: readonly Delivery[], result: BatchResult): Step {
     const left = (result.kind === 'applied' && result.left) || NOTHING_YET.left;
     const done = deliveries.flatMap(({ id }) => (left.has(id) ? [] : [id]));
@@ -351,76 +403,60 @@ export class Scheduler {
     return { kind: 'applied', done, left };
   }
 
-  #noteSuccess({ lane, batch }: Chosen): void {
-    if (this.#failing.size > 0) this.#failing.delete(keyOf(lane, batch));
-    if (this.#slow.size > 0) for (const workspaceId of batch.objects.keys()) this.#slow.delete(workspaceId);
+  #noteSuccess({ lane, batch }: Chosen, result: BatchResult): void {
+    const state = this.#stateOf(lane);
+    state.nextWait = undefined;
+    for (const [workspaceId, objects] of batch.objects) {
+      // An envelope that had been applied before has no objects in the result.
+      const applied = result.kind === 'applied' ? (result.used.objects.get(workspaceId) ?? 0) : objects;
+      state.isolation.noteSuccess(workspaceId, applied);
+    }
   }
 
   /** Decides how a failed batch is retried. */
-  async #noteFailure(chosen: Chosen, error: unknown, { limits }: Part): Promise<Step> {
-    const { lane, batch, deliveries } = chosen;
+  async #noteFailure(chosen: Chosen, { error, item, limits }: Failure): Promise<Step> {
+    const { lane, batch, deliveries, only, objects } = chosen;
     const { metrics, log } = this.#options;
+    const { isolation } = this.#stateOf(lane);
     const envelopes = deliveries.map(({ id }) => id);
-    const fault = blameOf(error);
-    const failing = this.#failing.get(keyOf(lane, batch)) ?? {
-      failures: createFailures(this.#pool),
-      nextWait: backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS),
-    };
-    this.#failing.set(keyOf(lane, batch), failing);
     metrics.retries.inc();
-    if (fault === 'refused') {
-      log.warn({ err: error, envelopes }, HOLDS_ONE);
-      return this.#split(chosen, failing.failures.sofar());
-    }
     reportRetry(log, { error, envelopes });
-    // Objects that do not need the rejected statement can still take effect.
-    if (isOurStatement(error)) return this.#split(chosen, UNKNOWN);
     if (limits === SHARED_LIMITS && this.#noteTimeout(chosen, error)) return NOTHING_YET;
-    const times = await failing.failures.count(error);
-    const [only, ...others] = batch.objects.keys();
-    if (times > 0 && (fault === 'lasting' || times >= triesOf(error))) {
-      log.error({ err: error, envelopes }, 'batch failed repeatedly; retrying its objects individually');
-      for (const [workspaceId, objects] of batch.objects) this.accounts.shrink(workspaceId, objects);
-      return this.#split(chosen, failing.failures.sofar());
+    if (await this.#isAway(error)) {
+      const state = this.#stateOf(lane);
+      state.nextWait ??= backOff(FIRST_RETRY_MS, MAX_RETRY_MS);
+      return this.#abandon.signal.aborted
+        ? { kind: 'abandoned' }
+        : { kind: 'waits', milliseconds: state.nextWait() };
     }
-    if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
-    // Each workspace gets batches of its own, so that objects of the other workspaces take effect.
-    if (times > 0 && others.length > 0) return this.#split(chosen, UNKNOWN);
-    if (times > 0) {
-      this.accounts.letRest(only!);
+    if (only === undefined) {
+      isolation.separate(batch.objects.keys());
       return NOTHING_YET;
     }
-    return { kind: 'waits', milliseconds: failing.nextWait() };
+    const next = isolation.noteFailure(only, { error, objects, item });
+    if (next === 'poison')
+      log.error(
+        { object_id: item?.object.id, envelopes, err: error },
+        'object cannot be applied; moved to dead letters',
+      );
+    return this.#abandon.signal.aborted ? { kind: 'abandoned' } : NOTHING_YET;
   }
 
-  /**
-   * Handles a timeout that SHARED_LIMITS caused. It does not count as a failure of the objects.
-   * @returns whether the error is such a timeout
-   */
-  #noteTimeout({ lane, batch }: Chosen, error: unknown): boolean {
+  /** Returns whether the environment caused an error: the batch is retried as it is. */
+  async #isAway(error: unknown): Promise<boolean> {
+    if (blameOf(error) === 'refused' || causeOf(error) === 'statement') return false;
+    return causeOf(error) === 'infrastructure' || !(await isWell(this.#pool));
+  }
+
+  /** Handles a timeout by SHARED_LIMITS, which does not count as a failure. @returns whether the error is one */
+  #noteTimeout({ lane, batch, only, objects }: Chosen, error: unknown): boolean {
     const state = sqlstateOf(error);
     if (state !== STATEMENT_TIMEOUT && state !== LOCK_TIMEOUT) return false;
-    const [only, ...others] = batch.objects.keys();
-    if (others.length > 0) {
-      this.accounts.part(batch.objects.keys());
-      // All shared batches of the lane are counted under one key, and the later ones have not failed.
-      this.#failing.delete(keyOf(lane, batch));
-    } else if (state === LOCK_TIMEOUT) this.accounts.letRest(only!);
-    else if (batch.objects.get(only!)! > 1) this.accounts.shrink(only!, batch.objects.get(only!)!);
-    else this.#slow.add(only!);
+    const { isolation } = this.#stateOf(lane);
+    if (only === undefined) isolation.separate(batch.objects.keys());
+    else if (state === LOCK_TIMEOUT) isolation.letRest(only);
+    else isolation.noteTimeout(only, objects);
     return true;
-  }
-
-  /** Splits a failed batch: one of several workspaces by workspace, one of a single workspace by envelope. */
-  #split({ lane, batch, deliveries }: Chosen, failed: Failed): Step {
-    if (batch.objects.size > 1) this.accounts.part(batch.objects.keys());
-    else
-      this.#apart.add(
-        deliveries.map(({ id }) => id),
-        { failed, whole: deliveries.length === 1 && deliveries[0]!.only === undefined },
-      );
-    this.#failing.delete(keyOf(lane, batch));
-    return NOTHING_YET;
   }
 
   #report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void {
@@ -436,10 +472,19 @@ export class Scheduler {
 /** Returns whether a batch is small enough for the slots of small batches. */
 const isSmall = ({ batch, isShared }: Chosen): boolean => isShared && batch.units <= SMALL_BATCH;
 
-/** Returns the key for counting failures: one workspace in a lane, or all shared batches of a lane. */
-function keyOf(lane: number, { objects }: Batch): string {
-  const [only] = objects.keys();
-  return objects.size === 1 ? `${lane} ${only}` : `${lane}`;
+/**
+ * Returns the object limit of a batch of a single workspace: none unless its batches have failed. The batch continues
+ * until its time is over, because rounds with many objects about the same users load each user once.
+ */
+function sharesOf(only: string, isolation: Isolation): ReadonlyMap<string, number> {
+  const most = isolation.maxObjects(only);
+  return new Map(most < Number.POSITIVE_INFINITY ? [[only, most]] : []);
+}
+
+function sumOf(counts: ReadonlyMap<string, number>): number {
+  let sum = 0;
+  for (const count of counts.values()) sum += count;
+  return sum;
 }
 
 /** Creates a waiting envelope from a delivery. */

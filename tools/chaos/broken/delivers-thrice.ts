@@ -1,6 +1,6 @@
 import type { Pool } from '../../../src/store/database.ts';
 import type { Delivery } from '../../../workers/batch/open.ts';
-import { applyTogether } from '../../../workers/batch/run-batch.ts';
+import { runBatch } from '../../../workers/batch/run-batch.ts';
 import { type LaneView, Scheduler as Sound, type Step } from '../../../workers/lane/scheduler.ts';
 import { readIn } from './read-in.ts';
 
@@ -23,6 +23,6 @@ export class Scheduler extends Sound {
   }
 
   async #again(done: Delivery[]): Promise<void> {
-    if (done.length > 0) for (let time = 0; time < 2; time++) await applyTogether(this.#pool, done);
+    if (done.length > 0) for (let time = 0; time < 2; time++) await runBatch(this.#pool, done);
   }
 }

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Log } from '../../../src/platform/log.ts';
 import type { Pool } from '../../../src/store/database.ts';
 import { applyBatch } from '../../../test/workers/apply-batch.ts';
 import type { Delivery } from '../../../workers/batch/open.ts';
@@ -14,18 +13,16 @@ const RETRY_MS = 1500;
 /** A faulty worker that continues after a failed envelope and retries it after later envelopes. */
 export class Scheduler extends Sound {
   readonly #pool: Pool;
-  readonly #log: Log;
 
   constructor(...[pool, options]: ConstructorParameters<typeof Sound>) {
     super(pool, options);
     this.#pool = pool;
-    this.#log = options.log;
   }
 
   override async step(view: LaneView): Promise<Step> {
     const deliveries = readIn(view);
     for (const delivery of deliveries)
-      await applyBatch(this.#pool, [delivery], this.#log).catch(() => void this.#retry(delivery));
+      await applyBatch(this.#pool, [delivery]).catch(() => void this.#retry(delivery));
     return { kind: 'applied', done: deliveries.map(({ id }) => id), left: new Map() };
   }
 
@@ -33,7 +30,7 @@ export class Scheduler extends Sound {
     for (;;) {
       await sleep(RETRY_MS);
       try {
-        await applyBatch(this.#pool, [delivery], this.#log);
+        await applyBatch(this.#pool, [delivery]);
         return;
       } catch {
         // Retry later.

@@ -44,7 +44,7 @@ export const poison: Scenario = {
     const { applied, reported } = await count();
     const tries = fleet.workers
       .flatMap(({ log }) => log)
-      .filter(({ msg }) => /holds an object that cannot be applied/.test(String(msg))).length;
+      .filter(({ msg }) => /^not applied yet/.test(String(msg))).length;
     scene.figure('applied', applied, 'objects', { atLeast: 224, atMost: 224 });
     scene.figure('dead letters', reported, '', { atLeast: 1, atMost: 1 });
     scene.figure('tries until it was one', tries + 1, '', { atMost: 3 });
