@@ -24,7 +24,7 @@ const rooms: Record<string, string[]> = {
   limits: ['platform', 'schemas', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
   embedded: ['platform', 'integrations', 'store'],
-  checks: ['platform', 'store', 'queue'],
+  checks: ['platform', 'store', 'queue', 'resources'],
   processes: ['platform', 'schemas', 'profile', 'store', 'queue', 'embedded', 'checks'],
   operations: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],

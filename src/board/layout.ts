@@ -68,6 +68,13 @@ export function mayOpen(viewer: Viewer, link: string): boolean {
   return isOpenTo(viewer, found?.permit);
 }
 
+/** Tells whether the viewer has a permit in a workspace. */
+export function isPermittedIn(viewer: Viewer, permit: Permit, workspaceId: string): boolean {
+  if (isRight(permit)) return viewer.can(permit, workspaceId);
+  // Rights are listed per workspace of the viewer's company. A company administrator has each of them.
+  return isOpenTo(viewer, permit) && (permit !== 'company' || viewer.can('users', workspaceId));
+}
+
 /** Renders the navigation groups that have at least one page for the viewer. */
 function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
   return places.flatMap(({ group, pages }) => {

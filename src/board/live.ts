@@ -5,7 +5,6 @@ import { poll } from '../platform/poll.ts';
 import type { Viewer } from './access.ts';
 import { type PageServices, Sorry, sendSorry, viewerOf } from './console.ts';
 import type { RangeName } from './history.ts';
-import { mayOpen } from './layout.ts';
 import { healthParts } from './pages/health.ts';
 import { charts, rangeOf } from './pages/history.ts';
 import { problemList } from './problems.ts';
@@ -43,8 +42,10 @@ interface Stream {
   /** Account id; empty for BOARD_USER, so that all its sessions share one limit. */
   owner: string;
   range: RangeName;
-  /** Whether the viewer may open a link. */
-  mayOpen(link: string): boolean;
+  /** The viewer at the last session check. */
+  viewer: Viewer;
+  /** The problem list that was sent last; it depends on the viewer. */
+  problems: string;
   endsAt: number;
   /** Whether to send all parts: the stream is new, or the client was too slow for the last update. */
   isWhole: boolean;
@@ -95,10 +96,11 @@ export function createLive({
     for (const stream of streams) {
       if (stream.response.writableNeedDrain) stream.isWhole = true;
       else {
-        const parts = stream.isWhole ? all : changed;
-        const problems = parts.problems && problemList(now.problems, stream.mayOpen).text;
-        send(stream, problems ? { ...parts, problems } : parts);
+        const problems = problemList(now.problems, stream.viewer).text;
+        const isChanged = stream.isWhole || problems !== stream.problems;
+        send(stream, { ...(stream.isWhole ? all : changed), ...(isChanged && { problems }) });
         stream.isWhole = false;
+        stream.problems = problems;
       }
     }
   }
@@ -128,6 +130,7 @@ export function createLive({
       const still = await stream.again().catch(() => 'unknown' as const);
       // If the store hangs, do not query it once per stream.
       if (still === 'unknown' && performance.now() - begun > PATIENCE_MS) return;
+      if (still && still !== 'unknown') stream.viewer = still;
       if (still || !streams.has(stream)) continue;
       stream.response.write('event: end\ndata:\n\n');
       end(stream);
@@ -165,9 +168,8 @@ export function createLive({
       if (request.method === 'HEAD') return void response.end();
       const { range } = request.query;
       const stream: Stream = {
-        ...{ response, owner, endsAt: performance.now() + lifeMs, isWhole: true },
+        ...{ response, owner, viewer, problems: '', endsAt: performance.now() + lifeMs, isWhole: true },
         range: rangeOf(typeof range === 'string' ? range : ''),
-        mayOpen: (link) => mayOpen(viewer, link),
         again: response.locals.again,
       };
       streams.add(stream);

@@ -1,19 +1,26 @@
 import type { Problem, Severity } from '../checks/check.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
-import { moment, type Tone } from './layout.ts';
+import type { Viewer } from './access.ts';
+import { isPermittedIn, mayOpen, moment, type Tone } from './layout.ts';
 
 const tones: Record<Severity, Tone> = { critical: 'bad', warning: 'warn', info: 'calm' };
 
+/** Tells whether the viewer may see a problem: it is about no workspace, or about one that the viewer may see. */
+const maySee = (viewer: Viewer, { workspaceId, permit }: Problem) =>
+  workspaceId === null || isPermittedIn(viewer, permit, workspaceId);
+
 /**
- * Renders problems, most severe first: the problem, its start, its impact and the first step to fix it.
- * @param mayOpen whether the viewer may open the page of a problem; without it, the problem has no link
+ * Renders the problems that the viewer may see, most severe first: the problem, its start, its impact and the first step
+ * to fix it. A problem has a link if the viewer may open its page.
  */
-export function problemList(problems: readonly Problem[], mayOpen: (link: string) => boolean): Html {
-  if (problems.length === 0)
+export function problemList(problems: readonly Problem[], viewer: Viewer): Html {
+  const shown = problems.filter((problem) => maySee(viewer, problem));
+  if (shown.length === 0)
     return html`<div class="verdict good" role="status"><p><strong>All systems normal.</strong> Accepted objects take effect within seconds.</p></div>`;
-  const items = problems.map(
-    ({ severity, sentence, impact, firstStep, link, since }) =>
-      html`<li class="problem verdict ${tones[severity]}"><p><span class="severity">${severity}</span> <strong>${sentence}</strong>${since && html` since ${moment(since)}`}</p><p>${withCode(impact)}</p><p>${withCode(firstStep)}${mayOpen(link) && html` <a href="${link}">${pageOf(link)}</a>`}</p></li>`,
+  const isOperator = viewer.accountId === undefined;
+  const items = shown.map(
+    ({ severity, sentence, publicSentence, impact, firstStep, link, since }) =>
+      html`<li class="problem verdict ${tones[severity]}"><p><span class="severity">${severity}</span> <strong>${isOperator ? sentence : publicSentence}</strong>${since && html` since ${moment(since)}`}</p><p>${withCode(impact)}</p><p>${withCode(firstStep)}${mayOpen(viewer, link) && html` <a href="${link}">${pageOf(link)}</a>`}</p></li>`,
   );
   return html`<div role="status"><ol class="problems">${items}</ol></div>`;
 }

@@ -1,3 +1,4 @@
+import type { Permit } from '../resources/rights.ts';
 import type { Readings } from './readings.ts';
 
 /**
@@ -21,6 +22,10 @@ export interface Exceeded {
   sentence: string;
   /** The affected process, stream or limit, if there can be several. */
   subject?: string;
+  /** Workspace that the problem is about, if it is about one. Accounts need the check's `permit` in it. */
+  workspaceId?: string;
+  /** `sentence` without the details that only an operator may see; absent if every account may see `sentence`. */
+  publicSentence?: string;
   /** Start of the problem; absent if the reader only knows when it first read the value. */
   since?: Date | undefined;
   /** Overrides for the fields of the check. */
@@ -60,6 +65,8 @@ export interface Check {
   /** Consequences of the problem. */
   impact: string;
   firstStep: string;
+  /** Permit that an account of the console needs in the workspace of a problem. Default: `operator`. */
+  permit?: Permit;
   /** Path of a page in the console. */
   link: string;
   /** Text that `penstock doctor` prints if the group has no problem; undefined if the value could not be read. */
@@ -79,7 +86,13 @@ export interface Problem {
   scope: Scope;
   /** Null if there can be only one. */
   subject: string | null;
+  /** Null if the problem is about no single workspace. The console then shows it to every account. */
+  workspaceId: string | null;
+  /** Permit that an account needs in that workspace to see the problem. */
+  permit: Permit;
   sentence: string;
+  /** `sentence` for accounts of the console. */
+  publicSentence: string;
   impact: string;
   firstStep: string;
   link: string;

@@ -118,6 +118,7 @@ export const processChecks: readonly Check[] = [
         .map((one) => ({
           subject: one.name,
           sentence: `${one.name} ended ${one.count} times in ${ENDS_SECONDS / 60} min; last error: ${one.lastError ?? 'none was recorded, so the process was killed'}.`,
+          publicSentence: `${one.name} ended ${one.count} times in ${ENDS_SECONDS / 60} min.`,
           since: one.since,
         })),
   },

@@ -268,8 +268,19 @@ async function readStored(pool: Pool, latency: number): Promise<Omit<Stored, 'pr
     },
     syncs: syncs && { unfinished: syncs.unfinished, troubled: syncs.troubled },
     streams: streams?.map(
-      ({ workspace, name, lag, gatherMs, failures, lastError, state, lost, lostAt }): StreamNow => ({
-        ...{ workspace, name, lag, gather: gatherMs / 1000, failures, lastError, lost, lostAt },
+      ({
+        workspaceId,
+        workspace,
+        name,
+        lag,
+        gatherMs,
+        failures,
+        lastError,
+        state,
+        lost,
+        lostAt,
+      }): StreamNow => ({
+        ...{ workspaceId, workspace, name, lag, gather: gatherMs / 1000, failures, lastError, lost, lostAt },
         isPaused: state === 'paused',
       }),
     ),

@@ -35,6 +35,7 @@ export interface StoreState {
 
 /** State of a stream's destination. */
 export interface StreamNow {
+  workspaceId: string;
   workspace: string;
   name: string;
   /** Seconds since the oldest undelivered change took effect. */

@@ -33,14 +33,21 @@ export function findProblems(readings: Readings, place: Place, among = checks): 
 }
 
 function problemOf(check: Check, exceeded: ReturnType<NonNullable<Check['find']>>[number]): Problem {
-  const { id, group, scope } = check;
-  const { sentence, since, subject = null } = exceeded;
+  const { id, group, scope, permit = 'operator' } = check;
+  const { sentence, publicSentence = sentence, since, subject = null, workspaceId = null } = exceeded;
   const { severity = check.severity, impact = check.impact } = exceeded;
   const { firstStep = check.firstStep, link = check.link } = exceeded;
-  return { ...{ id, group, severity, scope, subject, sentence, impact, firstStep, link }, since };
+  return {
+    ...{ id, group, severity, scope, subject, workspaceId, permit, sentence, publicSentence },
+    ...{ impact, firstStep, link, since },
+  };
 }
 
 /** Formats a problem as JSON for the command line and /readyz. */
-export function printedProblem({ firstStep, since, ...problem }: Problem) {
-  return { ...problem, first_step: firstStep, since: since?.toISOString() ?? null };
+export function printedProblem(problem: Problem) {
+  const { id, group, severity, scope, subject, sentence, impact, firstStep, link, since } = problem;
+  return {
+    ...{ id, group, severity, scope, subject, sentence, impact, link },
+    ...{ first_step: firstStep, since: since?.toISOString() ?? null },
+  };
 }

@@ -16,12 +16,14 @@ export const workChecks: readonly Check[] = [
     places: ['fleet', 'prometheus'],
     impact: 'The destination never receives these changes.',
     firstStep: 'Run `penstock streams show` for the time range, then update the destination by other means.',
+    permit: 'syncs',
     link: '/streams',
     find: ({ streams = [] }) =>
       streams
         .filter(({ lost }) => lost > 0)
-        .map(({ workspace, name, lost, lostAt }) => ({
+        .map(({ workspaceId, workspace, name, lost, lostAt }) => ({
           subject: `${name} (${workspace})`,
+          workspaceId,
           sentence: `The stream ${name} (${workspace}) did not receive ${count(lost, 'transaction')}, which the log no longer has.`,
           since: lostAt ?? undefined,
         })),
@@ -79,12 +81,14 @@ export const workChecks: readonly Check[] = [
     places: ['fleet'],
     impact: 'The destination receives changes late. Changes older than `STREAM_LOG_DAYS` are dropped.',
     firstStep: 'Fix the destination, then run penstock streams resume, which retries immediately.',
+    permit: 'syncs',
     link: '/streams',
     find: ({ streams = [], at }) =>
       streams
         .filter(({ failures, isPaused, lost }) => failures > 0 && !isPaused && lost === 0)
-        .map(({ workspace, name, failures, lag, lastError }) => ({
+        .map(({ workspaceId, workspace, name, failures, lag, lastError }) => ({
           subject: `${name} (${workspace})`,
+          workspaceId,
           sentence: `The stream ${name} (${workspace}) has failed ${failures === 1 ? 'once' : `${grouped(failures)} times in a row`} and is ${duration(lag)} behind: ${lastError ?? 'unknown error'}.`,
           since: new Date(at.getTime() - lag * 1000),
         })),
@@ -98,14 +102,16 @@ export const workChecks: readonly Check[] = [
     threshold: BEHIND,
     impact: 'The destination receives changes late. Changes older than `STREAM_LOG_DAYS` are dropped.',
     firstStep: 'Run `penstock streams show` for the last error.',
+    permit: 'syncs',
     link: '/streams',
     find: ({ streams = [], at }) =>
       streams
         .filter(({ failures, isPaused, lost, lag, gather }) => {
           return failures === 0 && !isPaused && lost === 0 && lag > BEHIND.seconds + gather;
         })
-        .map(({ workspace, name, lag }) => ({
+        .map(({ workspaceId, workspace, name, lag }) => ({
           subject: `${name} (${workspace})`,
+          workspaceId,
           sentence: `The stream ${name} (${workspace}) is ${duration(lag)} behind, and its destination accepts messages.`,
           since: new Date(at.getTime() - lag * 1000),
           firstStep:
@@ -137,18 +143,22 @@ export const workChecks: readonly Check[] = [
     places: ['fleet', 'prometheus'],
     impact: 'Changes in the warehouse do not reach users until a run succeeds.',
     firstStep: 'Run `penstock integrations logs` for the reason.',
+    permit: 'syncs',
     link: '/syncs',
     find: ({ syncs }) =>
-      (syncs?.troubled ?? []).map(({ workspace, integration, id, status, rowsFailed, message, endedAt }) => ({
-        sentence:
-          status === 'partial'
-            ? `The last run of ${integration} (${workspace}) ended as partial: ${count(Number(rowsFailed), 'row')} failed.`
-            : `The last run of ${integration} (${workspace}) ended as ${status}${message ? `: ${message}` : ''}.`,
-        since: new Date(endedAt),
-        subject: `${integration} (${workspace})`,
-        link: `/syncs/${id}`,
-        ...(status === 'partial' && { impact: 'The rows that failed had no effect. All other rows did.' }),
-      })),
+      (syncs?.troubled ?? []).map(
+        ({ workspaceId, workspace, integration, id, status, rowsFailed, message, endedAt }) => ({
+          sentence:
+            status === 'partial'
+              ? `The last run of ${integration} (${workspace}) ended as partial: ${count(Number(rowsFailed), 'row')} failed.`
+              : `The last run of ${integration} (${workspace}) ended as ${status}${message ? `: ${message}` : ''}.`,
+          since: new Date(endedAt),
+          subject: `${integration} (${workspace})`,
+          workspaceId,
+          link: `/syncs/${id}`,
+          ...(status === 'partial' && { impact: 'The rows that failed had no effect. All other rows did.' }),
+        }),
+      ),
     alert: {
       name: 'PenstockSyncFailing',
       expr: 'max by (workspace, integration) (penstock_sync_integration_failing) == 1',
@@ -196,10 +206,12 @@ export const workChecks: readonly Check[] = [
     places: ['fleet', 'prometheus'],
     impact: 'The client waits for an answer that does not arrive. Other exports are not affected.',
     firstStep: 'Open /exports in the console for the error.',
+    permit: 'segments',
     link: '/exports',
     find: ({ exports = [] }) =>
-      exports.map(({ workspace, segment, lastError, endedAt }) => ({
+      exports.map(({ workspaceId, workspace, segment, lastError, endedAt }) => ({
         subject: `${segment} (${workspace})`,
+        workspaceId,
         sentence: `A segment export of ${segment} (${workspace}) failed: ${lastError ?? 'unknown error'}.`,
         since: endedAt,
       })),
@@ -227,10 +239,12 @@ export const workChecks: readonly Check[] = [
     threshold: { seconds: IMPORT_STOPPED_SECONDS },
     impact: 'The rows after that one are not imported.',
     firstStep: 'Run the same penstock import command again. It continues after the last row.',
+    permit: 'company',
     link: '/audit?action=imports.begin',
     find: ({ imports = [], at }) =>
-      imports.map(({ workspace, file, rows, stoppedAt }) => ({
+      imports.map(({ workspaceId, workspace, file, rows, stoppedAt }) => ({
         subject: `${file} (${workspace})`,
+        workspaceId,
         sentence: `The import of ${file} (${workspace}) has not continued for ${duration((at.getTime() - stoppedAt.getTime()) / 1000)}, after row ${grouped(rows)}.`,
         since: stoppedAt,
       })),

@@ -299,6 +299,7 @@ export async function dropImport(pool: Pool, dropped: ListedImport, actor: Actor
 
 /** An import that was begun and does not continue. */
 export interface StoppedImport {
+  workspaceId: string;
   workspace: string;
   file: string;
   rows: number;
@@ -310,7 +311,8 @@ const MOST_STOPPED = 20;
 
 /** Reads the whole table, which has a row for each file. */
 const listStoppedStatement = `
-  select workspaces.name as workspace, imports.file, imports.rows_done::float8 as rows,
+  select workspaces.id::text as "workspaceId", workspaces.name as workspace, imports.file,
+    imports.rows_done::float8 as rows,
     coalesce(imports.staged_at, imports.started_at) as "stoppedAt"
   from imports
   join workspaces on workspaces.id = imports.workspace_id

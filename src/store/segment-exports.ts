@@ -227,6 +227,7 @@ export async function forgetExports(pool: Pool, limit: number): Promise<void> {
 
 /** A segment export that failed and was not repeated. */
 export interface FailedExport {
+  workspaceId: string;
   workspace: string;
   segment: string;
   lastError: string | null;
@@ -238,7 +239,8 @@ const MOST_FAILED = 20;
 
 /** Reads by the index on the time of the request. A later export of a segment replaces an earlier one. */
 const listFailedStatement = `
-  select workspaces.name as workspace, coalesce(segments.name, segment_exports.segment_id::text) as segment,
+  select workspaces.id::text as "workspaceId", workspaces.name as workspace,
+    coalesce(segments.name, segment_exports.segment_id::text) as segment,
     left(segment_exports.last_error, 200) as "lastError", segment_exports.ended_at as "endedAt"
   from segment_exports
   join workspaces on workspaces.id = segment_exports.workspace_id

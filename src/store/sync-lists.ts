@@ -132,6 +132,7 @@ interface SyncState {
 
 /** An active integration whose last run did not succeed. */
 export interface TroubledIntegration {
+  workspaceId: string;
   workspace: string;
   integration: string;
   id: string;
@@ -178,7 +179,8 @@ const readSyncStateStatement = `
     ) as "failingNames",
     (
       select coalesce(jsonb_agg(jsonb_build_object(
-        'workspace', workspaces.name, 'integration', first.name, 'id', first.id, 'status', first.status,
+        'workspaceId', workspaces.id, 'workspace', workspaces.name, 'integration', first.name, 'id', first.id,
+        'status', first.status,
         'rowsFailed', first.rows_failed, 'message', left(first.message, 200), 'endedAt', first.finished_at)), '[]')
       from (select troubled.* from troubled order by troubled.id limit 20) as first
       join workspaces on workspaces.id = first.workspace_id

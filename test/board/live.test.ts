@@ -2,14 +2,16 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import express from 'express';
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { FleetState } from '../../src/board/fleet.ts';
 import { createLive, type Live } from '../../src/board/live.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
 import type { Database } from '../../src/store/database.ts';
+import { createCompany } from '../setup/access.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createVisitor } from './browser-session.ts';
-import { type Console, openConsole } from './console-scene.ts';
+import { type Console, openConsole, page } from './console-scene.ts';
 import { log } from './installation.ts';
 import type { Visitor } from './people.ts';
 
@@ -65,6 +67,50 @@ describe('the health page as a stream', () => {
     const change = partsOf(told.text).at(-1)!;
     expect(change.stores === undefined || change.marks === undefined).toBe(true);
     await leave();
+  });
+
+  test('accounts see names of failing streams and imports of their own workspaces only', async () => {
+    const pool = scene.installation.database.pool as never;
+    const other = await createCompany(pool, `company-${uuidv7()}`);
+    const bakery = uuidv7();
+    await scene.query(
+      'insert into workspaces (id, name, company_id) values ($1, $2, $3)',
+      ...[bakery, 'bakery', other],
+    );
+    await scene.query(
+      `insert into stream_destinations (workspace_id, id, name, kind, settings, position, failures, last_error, failed_at)
+       values ($1, $2, 'oven', 'webhook', '{"url": "https://oven.example.com/"}', 0, 3, 'no such oven', now())`,
+      ...[bakery, uuidv7()],
+    );
+    await scene.query(
+      `insert into imports (workspace_id, key, id, file, digest, reading, rows_done, started_at, staged_at)
+       values ($1, '\\x01', gen_random_uuid(), 'flour.csv', '\\x02', '{}', 40, now() - interval '3 hours', now() - interval '2 hours')`,
+      bakery,
+    );
+    const allowed = { workspace: scene.shop, permissions: ['edit_cloud_data_ingestion'], teams: [] };
+    const viewers = {
+      operator: scene.operator,
+      shopkeeper: (await scene.people.arrive([], { appGroups: [allowed] })).visitor,
+      baker: (await scene.people.arrive(['admin'], { company: other })).visitor,
+      newcomer: (await scene.people.arrive()).visitor,
+    };
+    const names = ['crm', 'shop', 'oven', 'bakery', 'flour.csv'];
+    const isIn = (text: string) => names.filter((name) => text.includes(name));
+    const expected = {
+      operator: names,
+      shopkeeper: ['crm', 'shop'],
+      baker: ['oven', 'bakery', 'flour.csv'],
+      newcomer: [],
+    };
+    for (const [who, visitor] of Object.entries(viewers)) {
+      const { told, leave } = listen(visitor);
+      await until('the first parts', () => partsOf(told.text).length > 0);
+      const [{ problems }] = partsOf(told.text) as [Record<string, string>];
+      await leave();
+      const { text } = await page(visitor, '/');
+      const [, shown] = /data-live="problems">(.*?)<div data-live="figures">/s.exec(text)!;
+      expect([who, isIn(problems!), isIn(shown!)]).toEqual([who, ...Array(2).fill(expected[who as never])]);
+    }
   });
 
   test('a stream needs a session, and other methods are rejected', async () => {

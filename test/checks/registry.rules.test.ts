@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import type { Readings, StreamNow } from '../../src/checks/readings.ts';
-import { checks, findProblems } from '../../src/checks/registry.ts';
+import { checks, findProblems, printedProblem } from '../../src/checks/registry.ts';
 import { lanesIn } from '../../src/checks/text.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import type { MarkLevel, SeenProcess } from '../../src/store/processes.ts';
@@ -27,6 +27,9 @@ const well: Readings = {
   postgres: { latency: 2, used: 30, most: 100, isReadOnly: false },
   redis: { latency: 1, used: 10, most: 0, writes: true },
 };
+
+/** Id of the workspace `shop`. */
+const SHOP = '00000000-0000-7000-8000-00000000000a';
 
 const GB = 1024 ** 3;
 
@@ -65,6 +68,7 @@ const stream = (change: Partial<StreamNow>): Partial<Readings> => ({
   streams: [
     {
       ...{
+        workspaceId: SHOP,
         workspace: 'shop',
         name: 'crm',
         lag: 400,
@@ -83,7 +87,15 @@ const troubled = (status: 'error' | 'partial'): Partial<Readings> => ({
     unfinished: 0,
     troubled: [
       {
-        ...{ workspace: 'shop', integration: 'orders', id: 'i', status, rowsFailed: 7, message: 'no table' },
+        ...{
+          workspaceId: SHOP,
+          workspace: 'shop',
+          integration: 'orders',
+          id: 'i',
+          status,
+          rowsFailed: 7,
+          message: 'no table',
+        },
         endedAt: '2026-01-02T03:00:00Z',
       },
     ],
@@ -435,7 +447,17 @@ const cases: Case[] = (
     ],
     [
       'an export failed',
-      { exports: [{ workspace: 'shop', segment: 'buyers', lastError: 'no such bucket', endedAt: at }] },
+      {
+        exports: [
+          {
+            workspaceId: SHOP,
+            workspace: 'shop',
+            segment: 'buyers',
+            lastError: 'no such bucket',
+            endedAt: at,
+          },
+        ],
+      },
       'export-failed',
       'warning',
       /^A segment export of buyers \(shop\) failed: no such bucket\.$/,
@@ -444,7 +466,13 @@ const cases: Case[] = (
       'an import stopped',
       {
         imports: [
-          { workspace: 'shop', file: 'people.csv', rows: 40, stoppedAt: new Date(at.getTime() - 7_200_000) },
+          {
+            workspaceId: SHOP,
+            workspace: 'shop',
+            file: 'people.csv',
+            rows: 40,
+            stoppedAt: new Date(at.getTime() - 7_200_000),
+          },
         ],
       },
       'import-stopped',
@@ -480,6 +508,23 @@ test.each(cases)(
     expect(problem!.link).toMatch(/^\//);
   },
 );
+
+test('a problem that names a workspace has its id and a permit, and JSON has neither', () => {
+  const named = cases.flatMap(({ change }) => found(change)).filter(({ sentence }) => /shop/.test(sentence));
+  expect(new Set(named.map(({ scope }) => scope))).toEqual(new Set(['stream', 'run']));
+  for (const problem of named) {
+    expect([problem.id, problem.workspaceId]).toEqual([problem.id, SHOP]);
+    expect(problem.permit, problem.id).toMatch(/^(?:syncs|segments|company)$/);
+    expect(JSON.stringify(printedProblem(problem))).not.toContain(SHOP);
+  }
+});
+
+test('only an operator sees the last error of a process', () => {
+  const ends = [{ name: 'worker' as const, count: 3, since: at, lastError: 'user-1 is too large' }];
+  const [problem] = found({ ends });
+  expect(problem!.sentence).toContain('user-1');
+  expect(problem!.publicSentence).toBe('worker ended 3 times in 5 min.');
+});
 
 test('every check of the fleet has a case here, and ids are unique', () => {
   const ids = checks.map(({ id }) => id);

@@ -6,7 +6,7 @@ import { type Html, html, type Part } from '../../platform/html.ts';
 import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
 import type { Page, PageServices } from '../console.ts';
 import type { FleetState } from '../fleet.ts';
-import { badge, count, duration, empty, mayOpen, moment, table } from '../layout.ts';
+import { badge, count, duration, empty, moment, table } from '../layout.ts';
 import { problemList } from '../problems.ts';
 import { charts, chartsHead, rangeOf } from './history.ts';
 
@@ -16,15 +16,10 @@ const GB = 1024 * MB;
 /** The store that holds the queue. */
 type Kind = PageServices['connection']['kind'];
 
-/** Renders the parts of the page that are updated live, by name. */
-export function healthParts(
-  now: FleetState,
-  kind: Kind,
-  mayOpen: (link: string) => boolean = () => true,
-): Record<string, Html> {
+/** Renders the parts of the page that are updated live and do not depend on the viewer, by name. */
+export function healthParts(now: FleetState, kind: Kind): Record<string, Html> {
   return {
     as_of: html`As of ${moment(now.at)}`,
-    problems: problemList(now.problems, mayOpen),
     figures: figures(now),
     lanes: html`${shardTable(now)}${laneTable(now)}`,
     processes: processTable(now.processes),
@@ -43,12 +38,12 @@ const show: Page<PageServices> = {
   async handle({ services, query, viewer }) {
     const range = rangeOf(query('range'));
     const now = await services.fleet.look();
-    const parts = healthParts(now, services.connection.kind, (link) => mayOpen(viewer, link));
+    const parts = healthParts(now, services.connection.kind);
     const isAway = () => services.lacking().some(({ name }) => name === 'postgres');
     const drawn = now.processes ? await charts(services.database.pool, { range, isAway }) : undefined;
     const body = html`<h1>Health</h1>
 <p class="faint live" data-live-from="/events?range=${range}"><span data-live="as_of">${parts.as_of}</span> <span data-live-state></span></p>
-${part('problems', parts.problems!)}${part('figures', parts.figures!)}
+${part('problems', problemList(now.problems, viewer))}${part('figures', parts.figures!)}
 <h2 id="lanes">Lanes</h2>${part('lanes', parts.lanes!)}
 <h2 id="processes">Processes</h2>${part('processes', parts.processes!)}
 <h2>Stores</h2>${part('stores', parts.stores!)}
