@@ -4,6 +4,7 @@ import type { Lacking, Readings } from '../checks/readings.ts';
 import { findProblems } from '../checks/registry.ts';
 import type { Config } from '../platform/config.ts';
 import { within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import type { Database } from '../store/database.ts';
@@ -44,6 +45,7 @@ export interface FleetOptions {
   config: LayoutSettings & Pick<Config, 'DATA_DIR'>;
   lacking(): Lacking[];
   rejectsWrites?(): Readings['rejectsWrites'];
+  log?: Log;
 }
 
 /**
@@ -55,10 +57,11 @@ export function createFleet({
   config,
   lacking,
   rejectsWrites,
+  log,
 }: FleetOptions) {
   const reader = createReader({
     ...{ pool, connection, queue: connection.kind, lanes: laneCount(config), dataDir: config.DATA_DIR },
-    ...{ lacking, ...(rejectsWrites && { rejectsWrites }), readsOnce: false },
+    ...{ lacking, ...(rejectsWrites && { rejectsWrites }), ...(log && { log }), readsOnce: false },
   });
   let past: Counted[] = [];
   let last: { takenAt: number; look: Promise<FleetState> } | undefined;

@@ -1,5 +1,6 @@
 import { readDisk } from '../platform/disk.ts';
 import { unlessAway, within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
 import { rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { createLaneDepths, type LaneNow } from '../queue/depth.ts';
@@ -27,8 +28,8 @@ const MOST_DESTINATIONS = 200;
 /** Milliseconds after which a store that does not answer counts as unreachable. */
 export const PATIENCE_MS = 600;
 
-/** Milliseconds for all statements after the first. */
-const STORED_MS = 3000;
+/** Time for all statements after the first, as a multiple of the patience. */
+const STORED_SHARE = 5;
 
 /** Milliseconds between two readings for a drain rate, and between a suspicious reading and its confirmation. */
 const RATE_MS = 700;
@@ -63,6 +64,8 @@ export interface ReaderOptions {
   lacking?(): Lacking[];
   /** Error of the last heartbeat of this process. */
   rejectsWrites?(): Readings['rejectsWrites'];
+  /** Log for readings that failed. */
+  log?: Pick<Log, 'debug'>;
 }
 
 export interface Reader {
@@ -83,11 +86,12 @@ type Stored = Pick<
   | 'imports'
   | 'postgres'
   | 'loss'
+  | 'unread'
 >;
 
 /** Creates a reader of the fleet, for the console, the command line and the metrics. */
 export function createReader(options: ReaderOptions): Reader {
-  const { pool, connection, queue, settings, dataDir, patience = PATIENCE_MS, readsOnce } = options;
+  const { pool, connection, queue, settings, dataDir, patience = PATIENCE_MS, readsOnce, log } = options;
   const away = new Map<Dependency, Date>();
   const answeredAt = new Map<Dependency, number>();
   let depths: { at: number; waiting: number }[] = [];
@@ -106,7 +110,8 @@ export function createReader(options: ReaderOptions): Reader {
     const processes = await listProcesses(pool);
     return { processes, latency: performance.now() - begun };
   });
-  const askStored = oneAtATime((latency: number) => readStored(pool, latency));
+  const storedMs = patience * STORED_SHARE;
+  let reading: StoredReading | undefined;
   const askRedis = oneAtATime(async () => {
     const { redis, layout } = connection!;
     const begun = performance.now();
@@ -120,14 +125,36 @@ export function createReader(options: ReaderOptions): Reader {
   const isPostgresAway = () => options.lacking?.().some(({ name }) => name === 'postgres') ?? false;
 
   const inTime = <T>(work: Promise<T>, milliseconds = patience) =>
-    within(milliseconds, work).catch(() => undefined);
+    within(milliseconds, work).catch((error: unknown) => {
+      log?.debug({ err: error }, 'reading for the checks failed');
+      return undefined;
+    });
 
-  /** Returns undefined if Postgres does not answer. Statements after the first have a longer timeout. */
+  /** Starts the statements after the first, unless they are still running. Never rejects. */
+  function readOthers(): StoredReading {
+    if (reading) return reading;
+    const begun = beginReading(pool, log);
+    reading = begun;
+    void begun.done.then(() => {
+      reading = undefined;
+    });
+    return begun;
+  }
+
+  /**
+   * Returns undefined if Postgres does not answer. Statements after the first have a longer timeout. If they take longer,
+   * the values that have arrived are returned.
+   */
   async function readPostgres(): Promise<Stored | undefined> {
     const first = await inTime(askProcesses());
     if (!first) return undefined;
-    const others = await inTime(unlessAway(isPostgresAway, askStored(first.latency)), STORED_MS);
-    return others === undefined && isPostgresAway() ? undefined : { processes: first.processes, ...others };
+    const { values, done, begunAt } = readOthers();
+    await inTime(unlessAway(isPostgresAway, done), storedMs);
+    const isOld = performance.now() - begunAt > 2 * storedMs;
+    const stored = storedOf(isOld ? {} : { ...values }, first.latency);
+    // A store that went away during the reading answers no other statement.
+    if (stored.unread && (isPostgresAway() || !(await inTime(askProcesses())))) return undefined;
+    return { processes: first.processes, ...stored };
   }
 
   async function readLanes(lanes: number | undefined): Promise<LaneNow[] | undefined> {
@@ -242,25 +269,67 @@ function oneAtATime<Args extends unknown[], T>(work: (...args: Args) => Promise<
   };
 }
 
+/** Statements after the first. */
+const statements = {
+  health: readPostgresHealth,
+  replication: readReplication,
+  spread: readSpread,
+  deadLetters: (pool: Pool) => countWaiting(pool, MOST_LETTERS + 1),
+  streams: (pool: Pool) => listDestinations(pool, { limit: MOST_DESTINATIONS }),
+  syncs: readSyncState,
+  losses: (pool: Pool) => listLosses(pool, MOST_LOSSES),
+  ends: readEnds,
+  exports: listFailedExports,
+  imports: (pool: Pool) => listStoppedImports(pool, IMPORT_STOPPED_SECONDS),
+};
+
+type Statement = keyof typeof statements;
+
+/** Names of the values for operators. */
+const titles: Record<Statement, string> = {
+  ...{ health: 'state of Postgres', replication: 'replication of Postgres', spread: 'number of lanes' },
+  ...{ deadLetters: 'dead letters', streams: 'streams', syncs: 'syncs', losses: 'losses of the queue' },
+  ...{ ends: 'ends of processes', exports: 'segment exports', imports: 'imports' },
+};
+
+/** Results by statement. A statement without a key failed or has not answered yet. */
+type Values = { [Name in Statement]?: Awaited<ReturnType<(typeof statements)[Name]>> };
+
+/** A reading in progress. `values` is filled as the answers arrive. */
+interface StoredReading {
+  values: Values;
+  begunAt: number;
+  done: Promise<void>;
+}
+
 /** Runs the statements one after the other, because pages need connections, too. Never rejects. */
-async function readStored(pool: Pool, latency: number): Promise<Omit<Stored, 'processes'>> {
-  const quietly = <T>(work: Promise<T>): Promise<T | undefined> => work.catch(() => undefined);
-  const health = await quietly(readPostgresHealth(pool));
-  const replication = await quietly(readReplication(pool));
-  const spread = await quietly(readSpread(pool));
-  const deadLetters = await quietly(countWaiting(pool, MOST_LETTERS + 1));
-  const streams = await quietly(listDestinations(pool, { limit: MOST_DESTINATIONS }));
-  const syncs = await quietly(readSyncState(pool));
-  const losses = await quietly(listLosses(pool, MOST_LOSSES));
+function beginReading(pool: Pool, log: ReaderOptions['log']): StoredReading {
+  const values: Values = {};
+  async function run(): Promise<void> {
+    for (const [statement, read] of Object.entries(statements))
+      try {
+        Object.assign(values, { [statement]: await read(pool) });
+      } catch (error) {
+        log?.debug({ err: error, statement }, 'reading for the checks failed');
+      }
+  }
+  return { values, begunAt: performance.now(), done: run() };
+}
+
+/** @param latency milliseconds of the first statement, which is known even if no other has answered */
+function storedOf(values: Values, latency: number): Omit<Stored, 'processes'> {
+  const { health, replication, spread, deadLetters, streams, syncs, losses, ends, exports, imports } = values;
+  const unread = (Object.keys(statements) as Statement[]).filter((name) => !(name in values));
   return {
-    spread,
-    ends: await quietly(readEnds(pool)),
-    exports: await quietly(listFailedExports(pool)),
-    imports: await quietly(listStoppedImports(pool, IMPORT_STOPPED_SECONDS)),
-    postgres: health && {
-      ...{ ...health, latency, used: health.connections, most: Number(health.settings.max_connections) },
+    ...{ spread, ends, exports, imports },
+    ...(unread.length > 0 && { unread: unread.map((name) => titles[name]) }),
+    postgres: {
+      ...{ latency, used: 0, most: 0, isReadOnly: false },
+      ...(health && {
+        ...{ ...health, used: health.connections, most: Number(health.settings.max_connections) },
+        isReadOnly: health.inRecovery || health.settings.default_transaction_read_only === 'on',
+      }),
       lagSeconds: replication?.lagSeconds ?? null,
-      isReadOnly: health.inRecovery || health.settings.default_transaction_read_only === 'on',
     },
     deadLetters: deadLetters && {
       ...{ count: Math.min(deadLetters.count, MOST_LETTERS), since: deadLetters.since },

@@ -95,4 +95,6 @@ export interface Readings {
   disks?: Disk[] | undefined;
   loss?: QueueLoss | undefined;
   own?: OwnWork | undefined;
+  /** Names of values that Postgres did not return in time; absent if it returned all. */
+  unread?: string[] | undefined;
 }

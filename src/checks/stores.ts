@@ -329,6 +329,21 @@ export const storeChecks: readonly Check[] = [
       ),
   },
   {
+    id: 'readings-incomplete',
+    group: 'stores',
+    severity: 'info',
+    scope: 'installation',
+    places: ['fleet'],
+    impact: 'Problems of these kinds are not listed.',
+    firstStep: 'Try again. If values are still missing, check the load and the log of Postgres.',
+    link: '/',
+    unless: ['postgres-away', 'tables-missing'],
+    find: ({ unread = [] }) =>
+      unread.length > 0
+        ? [{ sentence: `Not everything could be read. Postgres did not return: ${unread.join(', ')}.` }]
+        : [],
+  },
+  {
     id: 'replica-behind',
     group: 'replication',
     severity: 'warning',

@@ -170,6 +170,13 @@ const cases: Case[] = (
       'critical',
       /^Postgres answers but refuses writes \(since .*\): could not extend file\.$/,
     ],
+    [
+      'Postgres did not return everything',
+      { unread: ['streams', 'syncs'] },
+      'readings-incomplete',
+      'info',
+      /^Not everything could be read\. Postgres did not return: streams, syncs\.$/,
+    ],
     ['no web runs', { processes: [one('worker')] }, 'no-web', 'critical', /^No web is running\./],
     [
       'no worker runs',

@@ -203,7 +203,7 @@ function storeTable({ postgres, redis, disks, lanes, problems }: FleetState, kin
         'Postgres',
         reachable(postgres !== undefined),
         answers(postgres),
-        postgres ? `${postgres.used} of ${count(postgres.most, 'connection')}` : '',
+        postgres?.most ? `${postgres.used} of ${count(postgres.most, 'connection')}` : '',
       ],
       kind === 'redis'
         ? ['Redis', reachable(redis !== undefined), answers(redis), redis ? megabytes(redis) : '']
