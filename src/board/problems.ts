@@ -20,7 +20,7 @@ export function problemList(problems: readonly Problem[], viewer: Viewer): Html 
   const isOperator = viewer.accountId === undefined;
   const items = shown.map(
     ({ severity, sentence, publicSentence, impact, firstStep, link, since }) =>
-      html`<li class="problem verdict ${tones[severity]}"><p><span class="severity">${severity}</span> <strong>${isOperator ? sentence : publicSentence}</strong>${since && html` since ${moment(since)}`}</p><p>${withCode(impact)}</p><p>${withCode(firstStep)}${mayOpen(viewer, link) && html` <a href="${link}">${pageOf(link)}</a>`}</p></li>`,
+      html`<li class="finding verdict ${tones[severity]}"><p><span class="severity">${severity}</span> <strong>${isOperator ? sentence : publicSentence}</strong>${since && html` since ${moment(since)}`}</p><p>${withCode(impact)}</p><p>${withCode(firstStep)}${mayOpen(viewer, link) && html` <a href="${link}">${pageOf(link)}</a>`}</p></li>`,
   );
   return html`<div role="status"><ol class="problems">${items}</ol></div>`;
 }

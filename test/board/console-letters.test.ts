@@ -282,7 +282,7 @@ describe('the health page', () => {
   test('the health page reports a missing process as critical', async () => {
     const { text } = await page(scene.operator, '/');
     expect(text).toMatch(
-      /<li class="problem verdict bad"><p><span class="severity">critical<\/span> <strong>No (?:web|worker) is running/,
+      /<li class="finding verdict bad"><p><span class="severity">critical<\/span> <strong>No (?:web|worker) is running/,
     );
   });
 

@@ -1,6 +1,12 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { expect, test } from 'vitest';
+import type { Viewer } from '../../src/board/access.ts';
 import type { FleetState } from '../../src/board/fleet.ts';
 import { healthParts } from '../../src/board/pages/health.ts';
+import { problemList } from '../../src/board/problems.ts';
+import type { Problem } from '../../src/checks/check.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 
 /** Creates lanes by shard. Lane n applies n objects per second. */
 function lanesOf(shards: number[], more: object[] = []): Partial<FleetState> {
@@ -40,4 +46,15 @@ test('a shard with a lane that does not answer is shown as away', () => {
 
 test('a single shard is not shown as a table', () => {
   expect(shown(lanesOf([0, 0]))).not.toContain('hard');
+});
+
+test('problems of the list and of form fields have different CSS classes', () => {
+  const operator = { accountId: undefined } as Viewer;
+  const problem = { severity: 'warning', workspaceId: null, link: '/', firstStep: '', impact: '' } as Problem;
+  const [, classes] = /<li class="([^"]+)"/.exec(problemList([problem], operator).text)!;
+  const styles = readFileSync(path.join(packageRoot, 'src/board/assets/console.css'), 'utf8');
+  for (const name of classes!.split(' ')) expect(styles).toContain(`.${name}`);
+  const form = readFileSync(path.join(packageRoot, 'src/board/resource-form.ts'), 'utf8');
+  const [, ofField] = /<strong class="([a-z-]+)" role="alert">/.exec(form)!;
+  expect(classes!.split(' ')).not.toContain(ofField);
 });

@@ -92,7 +92,7 @@ export function surfacesOf(fleet: Fleet, board: Member) {
 
 /** Returns the problems in the HTML of the health page, in order. */
 export function problemsIn(markup: string): ListedProblem[] {
-  return [...markup.matchAll(/<li class="problem[^>]*>(.*?)<\/li>/gs)].map(([, item]) => ({
+  return [...markup.matchAll(/<li class="finding[^>]*>(.*?)<\/li>/gs)].map(([, item]) => ({
     sentence: textOf(/<strong>(.*?)<\/strong>/s.exec(item!)?.[1] ?? ''),
     link: /<a href="([^"]*)"/.exec(item!)?.[1] ?? '',
   }));
