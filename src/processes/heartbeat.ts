@@ -18,7 +18,7 @@ import {
   markEnded,
   type ProcessName,
 } from '../store/processes.ts';
-import { readLastWords } from './last-words.ts';
+import { readLastWords, removeLastWords } from './last-words.ts';
 
 /** Number of heartbeats after which a process deletes the rows of processes that stopped long ago. */
 const FORGET_EVERY = 60;
@@ -122,9 +122,11 @@ export function startHeartbeat(
 
   /** Marks processes of this kind and host as ended if they no longer run, because this process replaces them. */
   async function endPredecessors(): Promise<void> {
-    for (const { id: other, pid } of await listSameKind(pool, self))
-      if (pid === self.pid || !isAlive(pid))
-        await markEnded(pool, { id: other, reason: readLastWords(other) ?? null });
+    for (const { id: other, pid } of await listSameKind(pool, self)) {
+      if (pid !== self.pid && isAlive(pid)) continue;
+      await markEnded(pool, { id: other, reason: readLastWords(other) ?? null });
+      removeLastWords(other);
+    }
   }
 
   function failed(error: unknown): void {

@@ -24,13 +24,16 @@ export function keepLastWords(id: string): void {
   });
 }
 
-/** Returns the error that ended a process and removes its file; undefined if this machine has no such file. */
+/** Returns the error that ended a process; undefined if this machine has no such file. */
 export function readLastWords(id: string): string | undefined {
   try {
-    const text = readFileSync(fileOf(id), 'utf8');
-    rmSync(fileOf(id), { force: true });
-    return text;
+    return readFileSync(fileOf(id), 'utf8');
   } catch {
     return undefined;
   }
+}
+
+/** Removes the file of a process whose last error is stored. */
+export function removeLastWords(id: string): void {
+  rmSync(fileOf(id), { force: true });
 }

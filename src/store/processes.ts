@@ -209,10 +209,15 @@ export async function listSameKind(
   return rows;
 }
 
-/** Updates by primary key. */
+/** Updates by primary key. A recorded error stays if a second replacement, which finds no file, marks the process too. */
 const end = `
   update processes
-  set marks = jsonb_build_object('ended', jsonb_build_object('reason', $2::text)), missing = '{}', held = '[]'
+  set
+    marks = jsonb_build_object(
+      'ended', jsonb_build_object('reason', coalesce($2::text, processes.marks -> 'ended' ->> 'reason'))
+    ),
+    missing = '{}',
+    held = '[]'
   where processes.id = $1::uuid`;
 
 /**
@@ -257,7 +262,7 @@ export async function readEnds(pool: Pick<Pool, 'query'>): Promise<EndedProcesse
   return rows;
 }
 
-/** The table only has processes with a heartbeat in the last hour. */
+/** Processes without a heartbeat for an hour are removed, so the table is small. */
 const list = `
   select processes.id, processes.name, processes.host, processes.pid, processes.version, processes.address,
     processes.lanes, processes.missing, processes.objects::float8 as objects,
@@ -274,8 +279,8 @@ const list = `
   order by processes.name, processes.host, processes.started_at, processes.id`;
 
 /**
- * Returns the processes of the installation by name, host and start time. Processes that stopped within the
- * last hour are included; their `silentSeconds` is at least `SILENT_SECONDS`.
+ * Returns the processes of the installation by name, host and start time, without those marked as ended. A process that
+ * sends no heartbeats is included until it is removed; its `silentSeconds` exceeds `SILENT_SECONDS`.
  *
  * @param limit maximum number of processes; the latest heartbeats are kept
  */

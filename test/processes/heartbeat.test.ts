@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -12,6 +12,7 @@ import {
   type Figures,
   forgetProcesses,
   listProcesses,
+  markEnded,
   readEnds,
   SILENT_SECONDS,
 } from '../../src/store/processes.ts';
@@ -167,4 +168,34 @@ test('a new process ends rows of its kind and host whose pid is gone, and counts
   await beatProcess(pool, killed!, figures);
   expect(await listProcesses(pool)).toHaveLength(4);
   await heartbeat.stop();
+});
+
+test('a second replacement that finds no last error keeps the recorded one', async () => {
+  const one = workerOn('a');
+  await beatProcess(pool, one, figures);
+  await markEnded(pool, { id: one.id, reason: 'out of memory' });
+  await markEnded(pool, { id: one.id, reason: null });
+  expect(await readEnds(pool)).toMatchObject([{ count: 1, lastError: 'out of memory' }]);
+});
+
+test('the file with a last error stays until the error is stored', async () => {
+  const ended = newId();
+  const file = path.join(tmpdir(), `penstock-${ended}.end`);
+  writeFileSync(file, 'out of memory');
+  let failures = 0;
+  const answers = {
+    async query({ name }: { name: string }) {
+      if (name === 'list-same-kind') return { rows: [{ id: ended, pid: 2 ** 30 }] };
+      if (name !== 'mark-process-ended') return { rows: [{ now: Date.now() }] };
+      failures++;
+      throw new Error('connection terminated');
+    },
+  };
+  const pulse = { objects: () => 0, missing: () => [], address: () => null };
+  const member = { id: newId(), pool: answers as unknown as Pool, log: silent };
+  const heartbeat = startHeartbeat('web', member, pulse);
+  await waitUntil(() => failures > 0, { what: 'the failed update' });
+  await heartbeat.stop();
+  expect(existsSync(file)).toBe(true);
+  rmSync(file);
 });
