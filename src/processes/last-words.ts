@@ -1,4 +1,15 @@
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  rmSync,
+  type Stats,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { shortened } from '../platform/format.ts';
@@ -7,27 +18,51 @@ import { messageOf } from '../platform/log.ts';
 /** Maximum characters of a stored error. */
 const MOST = 300;
 
+/** Maximum bytes that are read. */
+const MOST_BYTES = 4096;
+
+/** Milliseconds after which a file is removed. The rows of ended processes are deleted after the same time. */
+const OLD_MS = 3_600_000;
+
+const NAMED = /^penstock-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.end$/;
+
 const fileOf = (id: string) => path.join(tmpdir(), `penstock-${id}.end`);
 
+/** Whether a file is a regular file of the user of this process. Every user can write to the temporary folder. */
+const isOwn = (stats: Stats) => stats.isFile() && stats.uid === (process.getuid?.() ?? stats.uid);
+
 /**
- * Writes the error that ends this process to a file, which the next process of its kind on this machine reads. A killed
- * process writes no file.
+ * Arranges that the error which ends this process is written to a file for the next process of its kind on this machine.
+ * A killed process writes no file.
  * @param id UUID of the process
  */
 export function keepLastWords(id: string): void {
-  process.on('uncaughtExceptionMonitor', (error) => {
-    try {
-      writeFileSync(fileOf(id), shortened(messageOf(error).split('\n')[0]!, MOST), { mode: 0o600 });
-    } catch {
-      // The log of the process has the error too.
-    }
-  });
+  tidyLastWords();
+  process.on('uncaughtExceptionMonitor', (error) => writeLastWords(id, error));
 }
 
-/** Returns the error that ended a process; undefined if this machine has no such file. */
+/** Writes the last error of a process. An existing file is not overwritten. */
+export function writeLastWords(id: string, error: unknown): void {
+  try {
+    const text = shortened(messageOf(error).split('\n')[0]!, MOST);
+    writeFileSync(fileOf(id), text, { mode: 0o600, flag: 'wx' });
+  } catch {
+    // The log of the process has the error too.
+  }
+}
+
+/** Returns the error that ended a process; undefined if this machine has no file of this user with it. */
 export function readLastWords(id: string): string | undefined {
   try {
-    return readFileSync(fileOf(id), 'utf8');
+    // Without O_NONBLOCK, opening a named pipe would wait for a writer.
+    const file = openSync(fileOf(id), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    try {
+      if (!isOwn(fstatSync(file))) return undefined;
+      const buffer = Buffer.alloc(MOST_BYTES);
+      return buffer.toString('utf8', 0, readSync(file, buffer));
+    } finally {
+      closeSync(file);
+    }
   } catch {
     return undefined;
   }
@@ -35,5 +70,25 @@ export function readLastWords(id: string): string | undefined {
 
 /** Removes the file of a process whose last error is stored. */
 export function removeLastWords(id: string): void {
-  rmSync(fileOf(id), { force: true });
+  removeOwn(fileOf(id));
+}
+
+/** Removes old files of this user, whose processes were not replaced on this machine. */
+export function tidyLastWords(): void {
+  try {
+    for (const name of readdirSync(tmpdir()))
+      if (NAMED.test(name)) removeOwn(path.join(tmpdir(), name), Date.now() - OLD_MS);
+  } catch {
+    // A folder that cannot be listed has no file that this process could remove.
+  }
+}
+
+/** Removes a file of this user that was last written before a time in epoch milliseconds. Never throws. */
+function removeOwn(file: string, before = Number.POSITIVE_INFINITY): void {
+  try {
+    const stats = lstatSync(file);
+    if (isOwn(stats) && stats.mtimeMs < before) rmSync(file);
+  } catch {
+    // Another process has removed the file, or the folder does not allow it.
+  }
 }
