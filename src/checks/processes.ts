@@ -117,7 +117,7 @@ export const processChecks: readonly Check[] = [
         .filter((one) => one.count >= ENDS.count)
         .map((one) => ({
           subject: one.name,
-          sentence: `${one.name} ended ${one.count} times in ${ENDS_SECONDS / 60} min; last error: ${one.lastError ?? 'none was recorded, so the process was killed'}.`,
+          sentence: `${one.name} ended ${one.count} times in ${ENDS_SECONDS / 60} min; ${one.lastError === null ? 'no error was recorded; read its log' : `last error: ${one.lastError}`}.`,
           publicSentence: `${one.name} ended ${one.count} times in ${ENDS_SECONDS / 60} min.`,
           since: one.since,
         })),

@@ -526,6 +526,11 @@ test('a problem that names a workspace has its id and a permit, and JSON has nei
   }
 });
 
+test('repeated ends without a recorded error refer to the log and name no cause', () => {
+  const [problem] = found({ ends: [{ name: 'worker', count: 3, since: at, lastError: null }] });
+  expect(problem!.sentence).toBe('worker ended 3 times in 5 min; no error was recorded; read its log.');
+});
+
 test('only an operator sees the last error of a process', () => {
   const ends = [{ name: 'worker' as const, count: 3, since: at, lastError: 'user-1 is too large' }];
   const [problem] = found({ ends });
