@@ -2,12 +2,10 @@ import { duration, grouped } from '../platform/format.ts';
 import { whatIsLost } from '../queue/loss.ts';
 import type { Check } from './check.ts';
 import type { Dependency, Lacking, Readings } from './readings.ts';
-import { amount, clockTime, gigabytes } from './text.ts';
+import { clockTime, gigabytes } from './text.ts';
 
 /** Free shares of a disk. */
 const DISK = { lowShare: 0.1, fullShare: 0.03 };
-/** Used shares: of maxmemory, and of the memory limit above which web rejects requests. */
-const REDIS = { usedShare: 0.7, usedOfLimit: 0.9 };
 /** Connections that should stay free for another process, and connections that Postgres reserves. */
 const CONNECTIONS = { spare: 10, reserved: 3 };
 /** A healthy store answers in less than 10 ms. */
@@ -248,40 +246,6 @@ export const storeChecks: readonly Check[] = [
       diagnose: ['Run `redis-cli info persistence`, and read the log of Redis.'],
       fix: [
         'Free space on the disk of Redis. Redis then accepts writes again by itself. If Redis has exited, start it again.',
-      ],
-    },
-  },
-  {
-    id: 'redis-filling',
-    group: 'redis',
-    severity: 'warning',
-    scope: 'installation',
-    places: ['fleet', 'prometheus'],
-    threshold: REDIS,
-    impact: 'At 100 %, `web` answers 503.',
-    firstStep: 'Check whether the queue grows, then add workers or raise maxmemory.',
-    link: '/',
-    find: ({ redis }) =>
-      redis && redis.most > 0 && redis.used > redis.most * REDIS.usedShare
-        ? [
-            {
-              sentence: `Redis uses ${Math.round((redis.used / redis.most) * 100)} % of its maxmemory (${amount(redis.used, 'bytes')} of ${amount(redis.most, 'bytes')}).`,
-            },
-          ]
-        : [],
-    alert: {
-      name: 'PenstockRedisFull',
-      expr: `max(penstock_high_water_used_ratio{mark="redis_memory"}) > ${REDIS.usedOfLimit}`,
-      for: '15s',
-      summary: `Redis: {{ $value | humanizePercentage }} of the allowed memory is used (threshold ${REDIS.usedOfLimit * 100}%)`,
-      meaning:
-        'Redis uses more than 90 % of the memory above which `web` refuses requests (`MAX_REDIS_MEMORY_PERCENT` of `maxmemory`).',
-      diagnose: [
-        '1. Run `penstock status`. If the queue grows, workers are missing or slow.',
-        '2. Otherwise, another program stores data in this Redis. Run `redis-cli --bigkeys` to find it.',
-      ],
-      fix: [
-        'Start more workers, raise `maxmemory`, or give Penstock a Redis of its own. Never set an eviction policy: Redis would drop accepted objects, and Penstock refuses to start.',
       ],
     },
   },

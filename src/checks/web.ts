@@ -6,6 +6,9 @@ import { amount, living } from './text.ts';
 /** Share of a load limit above which a problem is listed. */
 const NEAR = { share: 0.9 };
 
+/** Load limit that the check `redis-filling` reports. */
+const REDIS_MEMORY = 'redis_memory';
+
 const tooMuch = 'Web accepts objects faster than the queue stores them. Check the latency of the stores.';
 const slowSenders =
   'Too many requests arrive at once, or clients send slowly. Start another web process, or limit the connections in your proxy.';
@@ -141,6 +144,45 @@ export const webChecks: readonly Check[] = [
     },
   },
   {
+    id: 'redis-filling',
+    group: 'redis',
+    severity: 'warning',
+    scope: 'installation',
+    places: ['fleet', 'prometheus'],
+    impact:
+      'Above `MAX_REDIS_MEMORY_PERCENT` of `maxmemory`, `web` answers 503 to requests that would add a job.',
+    firstStep: 'Check whether the queue grows, then add workers or raise maxmemory.',
+    link: '/#limits',
+    find(readings) {
+      const [memory] = marksOf(webs(readings), ({ value, mark }) => value > mark * NEAR.share).filter(
+        ({ name }) => name === REDIS_MEMORY,
+      );
+      // Above the limit, the check `refuses` reports it.
+      if (!memory || memory.level.over) return [];
+      const { value, mark } = memory.level;
+      return [
+        {
+          sentence: `Redis uses ${amount(value, 'percent')} of its maxmemory. Above ${amount(mark, 'percent')}, web refuses requests.`,
+        },
+      ];
+    },
+    alert: {
+      name: 'PenstockRedisFull',
+      expr: `max(penstock_high_water_used_ratio{mark="${REDIS_MEMORY}"}) > ${NEAR.share}`,
+      for: '15s',
+      summary: `Redis: {{ $value | humanizePercentage }} of the allowed memory is used (threshold ${NEAR.share * 100}%)`,
+      meaning:
+        'Redis uses more than 90 % of the memory above which `web` refuses requests (`MAX_REDIS_MEMORY_PERCENT` of `maxmemory`).',
+      diagnose: [
+        '1. Run `penstock status`. If the queue grows, workers are missing or slow.',
+        '2. Otherwise, another program stores data in this Redis. Run `redis-cli --bigkeys` to find it.',
+      ],
+      fix: [
+        'Start more workers, raise `maxmemory`, or give Penstock a Redis of its own. Never set an eviction policy: Redis would drop accepted objects, and Penstock refuses to start.',
+      ],
+    },
+  },
+  {
     id: 'nearly-refuses',
     group: 'web',
     severity: 'warning',
@@ -157,7 +199,7 @@ export const webChecks: readonly Check[] = [
         webs(readings),
         ({ value, mark, unit }) => unit !== 'ms' && value >= mark * NEAR.share,
       );
-      const [fullest] = near;
+      const [fullest] = near.filter(({ name }) => name !== REDIS_MEMORY);
       return fullest
         ? [
             {

@@ -250,10 +250,10 @@ const cases: Case[] = (
     ],
     [
       'Redis fills',
-      { redis: { ...well.redis!, used: 80, most: 100 } },
+      markedAs({ redis_memory: { value: 73, mark: 80, unit: 'percent', over: false } }),
       'redis-filling',
       'warning',
-      /^Redis uses 80 % of its maxmemory/,
+      /^Redis uses 73 % of its maxmemory\. Above 80 %, web refuses requests\.$/,
     ],
     [
       'Redis came back empty',
@@ -627,6 +627,18 @@ test('the runbook quotes a console sentence for every fault, or gives a reason w
     const unsaid = quoted.filter((phrase) => !sentences.some((sentence) => sentence.includes(phrase)));
     expect(unsaid, `fault ${number}`).toEqual([]);
   }
+});
+
+test('Redis is reported as filling above nine tenths of the limit of web, as the alert is', () => {
+  const memory = (value: number, over = false) =>
+    markedAs({ redis_memory: { value, mark: 80, unit: 'percent', over } });
+  const ids = (change: Partial<Readings>) => found(change).map(({ id }) => id);
+  expect([ids(memory(72)), ids(memory(72.1)), ids(memory(81, true))]).toEqual([
+    ...[[], ['redis-filling'], ['refuses']],
+  ]);
+  expect(checks.find(({ id }) => id === 'redis-filling')!.alert).toMatchObject({
+    expr: 'max(penstock_high_water_used_ratio{mark="redis_memory"}) > 0.9',
+  });
 });
 
 test('a queue that waits for less than ten seconds is not a problem', () => {
