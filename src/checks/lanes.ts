@@ -237,7 +237,7 @@ export const laneChecks: readonly Check[] = [
         '- End the foreign transaction that holds the lock.',
         '- If one object fails, wait: it becomes a dead letter after three attempts, and the lane continues.',
         '- If there is too much work, start more workers, up to `LANES` times `SHARDS`.',
-        '- If an object ends workers, wait: after four such ends it is [set aside](operations.md#a-job-that-ends-its-process), and the lane continues.',
+        '- If an object ends workers, wait: after four such ends it is [set aside](operations.md#a-job-that-ends-its-process), and the lane continues. Jobs of `sync` are set aside after two.',
         '- If the job is unreadable, finish the upgrade.',
       ],
     },
