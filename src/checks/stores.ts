@@ -138,7 +138,7 @@ export const storeChecks: readonly Check[] = [
     places: ['fleet'],
     impact: 'Accepted objects do not take effect.',
     firstStep:
-      'Check for a full disk, or a lock on the table processes. The log of Postgres has the cause. Every process then resumes by itself.',
+      'Free space on the disk of Postgres, repair the disk, or make the server writable. The log of Postgres has the cause. Every process then resumes by itself.',
     link: '/',
     unless: ['postgres-away', 'postgres-read-only'],
     find: ({ rejectsWrites }) =>
