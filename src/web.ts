@@ -33,7 +33,7 @@ import { createStrangersLog } from './platform/log.ts';
 import { traceRequests } from './platform/tracing.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { watchDependencies } from './processes/dependencies.ts';
-import { startHeartbeat } from './processes/heartbeat.ts';
+import { type Heartbeat, startHeartbeat } from './processes/heartbeat.ts';
 import { type Host, runMain } from './processes/host.ts';
 import {
   addClockMetric,
@@ -182,8 +182,11 @@ async function main(host: Host): Promise<void> {
   });
   const pings = { limits: limits.ping, producer: producer.ping };
   const rateLimiter = createRateLimiter(limits.buckets, rules);
+  const dependencies = watchDependencies({ pool, connection, pings, log });
+  let rejectsWrites: Heartbeat['rejectsWrites'] = () => undefined;
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
+    ...{ lacking: dependencies.lacking, rejectsWrites: () => rejectsWrites() },
   });
   const control = host.control && (await openControl(host.control, { pool, connection, lanes, queue }));
   host.control?.onForget(limits.forget);
@@ -233,7 +236,6 @@ async function main(host: Host): Promise<void> {
   const operations = control
     ? described.map((operation) => control.prepare(answeredAfterEffects(operation)))
     : described;
-  const dependencies = watchDependencies({ pool, connection, pings, log });
   const handle = traceRequests(
     createApp(operations, services, (app) => {
       addDocsPages(app, () => openApiDocument(operations, { control: control?.endpoints, rules }), {
@@ -290,6 +292,7 @@ async function main(host: Host): Promise<void> {
     address: () => addressOf(server),
   };
   const heartbeat = startHeartbeat('web', { id, pool, log }, self);
+  rejectsWrites = heartbeat.rejectsWrites;
   dependencies.onChange(heartbeat.soon);
   addDependencyMetric(metrics.registry, missing);
   addClockMetric(metrics.registry, heartbeat.clockSkew);

@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
 import type { Problem } from '../checks/check.ts';
-import { createReader, type Reader } from '../checks/read.ts';
+import { createReader, type Reader, type ReaderOptions } from '../checks/read.ts';
 import { findProblems } from '../checks/registry.ts';
 import { within } from '../platform/lifecycle.ts';
 import { addGauge, addOldestMetric, largest } from '../processes/metrics.ts';
@@ -37,6 +37,10 @@ export interface FleetSources {
   lanes: number;
   /** The setting DATA_DIR. */
   dataDir: string;
+  /** Dependencies that this process cannot use. */
+  lacking: NonNullable<ReaderOptions['lacking']>;
+  /** Error of the last heartbeat of this process. */
+  rejectsWrites: NonNullable<ReaderOptions['rejectsWrites']>;
 }
 
 /**
@@ -283,9 +287,10 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
   read(
     [problems],
     async () => {
-      const { connection, lanes, dataDir } = sources;
+      const { connection, lanes, dataDir, lacking, rejectsWrites } = sources;
       reader ??= createReader({
-        ...{ pool, connection, queue: connection.kind, lanes, dataDir, lacking: () => [], readsOnce: false },
+        ...{ pool, connection, queue: connection.kind, lanes, dataDir, lacking, rejectsWrites },
+        readsOnce: false,
       });
       return findProblems(await reader.read(), 'fleet');
     },
