@@ -251,6 +251,7 @@ export const laneChecks: readonly Check[] = [
     impact: 'The lane waits for a worker of a later release. Other lanes continue.',
     firstStep: 'Start workers of the release that wrote it; see docs/upgrade.md.',
     link: '/#lanes',
+    normal: ({ own }) => own?.unreadable && 'workers of this release can read the next jobs',
     find: ({ own }) =>
       (own?.unreadable ?? []).map(({ lane, version, reads }) => ({
         subject: `lane ${lane}`,

@@ -80,7 +80,9 @@ describe.each(['redis', 'postgres'] as const)('an envelope of a later release in
     expect(older.unreadable()).toEqual([{ lane: 0, version: LATER, reads: READS }]);
     expect(errors).toEqual([{ lane: 0, version: LATER, reads: READS }]);
     expect(await scene.jobs(0, 'waiting')).toEqual(entries.slice(8).map(({ id }) => id));
-    expect(await checkEnvelopes(scene.connection, 3)).toMatchObject([{ check: 'envelopes', level: 'error' }]);
+    expect(await checkEnvelopes(scene.connection, 3)).toMatchObject([
+      { check: 'envelopes', level: 'error', id: 'job-unreadable' },
+    ]);
   });
 
   test('G2, G3: is applied once and in order by a worker of that release alongside an older one', async () => {

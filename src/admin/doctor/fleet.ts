@@ -1,15 +1,14 @@
 import type { Problem } from '../../checks/check.ts';
 import { createReader } from '../../checks/read.ts';
-import type { Readings } from '../../checks/readings.ts';
+import type { OwnWork, Readings } from '../../checks/readings.ts';
 import { checks, findProblems } from '../../checks/registry.ts';
 import type { Config } from '../../platform/config.ts';
 import type { QueueConnection } from '../../queue/connection.ts';
-import { laneName } from '../../queue/lanes.ts';
 import { READS, versionOf } from '../../queue/wire.ts';
 import { readTotals } from '../../store/counters.ts';
 import type { Pool } from '../../store/database.ts';
 import { countRefused } from '../../store/refused-objects.ts';
-import { error, type Finding, ok } from './machine.ts';
+import { type Finding, ok } from './machine.ts';
 
 /** State of all processes and stores at one moment. */
 export interface FleetNow extends Readings {
@@ -60,8 +59,8 @@ export function watchFleet(source: FleetSource): () => Promise<FleetNow> {
 }
 
 /** Converts each group of checks to findings of `doctor`: its problems, or one `ok` finding. */
-export function findingsOf(readings: Readings): Finding[] {
-  const problems = [...findProblems(readings, 'fleet'), ...findProblems(readings, 'machine')];
+export function findingsOf(readings: Readings, among = checks): Finding[] {
+  const problems = [...findProblems(readings, 'fleet', among), ...findProblems(readings, 'machine', among)];
   const seen = new Set<string>();
   const found = problems
     .filter(({ sentence }) => !seen.has(sentence) && seen.add(sentence))
@@ -71,7 +70,7 @@ export function findingsOf(readings: Readings): Finding[] {
         ...{ advice: firstStep, id, impact, link, since: since?.toISOString() ?? null },
       }),
     );
-  const normal = checks.flatMap(({ group, normal: say }) => {
+  const normal = among.flatMap(({ group, normal: say }) => {
     const sentence = found.some(({ check }) => check === group) ? undefined : say?.(readings);
     return sentence === undefined ? [] : [ok(group, sentence)];
   });
@@ -82,19 +81,18 @@ export function findingsOf(readings: Readings): Finding[] {
  * Checks that workers of this release can read the first job of each lane.
  * @throws if the queue is unavailable
  */
-export async function checkEnvelopes({ laneStore }: QueueConnection, lanes: number): Promise<Finding[]> {
-  const findings: Finding[] = [];
+export async function checkEnvelopes(
+  { kind, laneStore }: Pick<QueueConnection, 'kind' | 'laneStore'>,
+  lanes: number,
+): Promise<Finding[]> {
+  const unreadable: NonNullable<OwnWork['unreadable']> = [];
   for (let lane = 0; lane < lanes; lane++) {
     const [first] = await laneStore.read(lane, await laneStore.head(lane, 1));
     const version = versionOf(first?.data);
-    if (version > READS)
-      findings.push(
-        error(
-          'envelopes',
-          `${laneName(lane)} waits for a worker of a later release: version ${version} comes next, this one reads ${READS}`,
-          'Start workers of the release that wrote it; see docs/upgrade.md.',
-        ),
-      );
+    if (version > READS) unreadable.push({ lane, version, reads: READS });
   }
-  return findings.length > 0 ? findings : [ok('envelopes', 'workers of this release can read the next jobs')];
+  return findingsOf(
+    { at: new Date(), queue: kind, lacking: [], own: { unreadable } },
+    checks.filter(({ id }) => id === 'job-unreadable'),
+  );
 }
