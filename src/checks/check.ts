@@ -42,8 +42,6 @@ export interface Alert {
   expr: string;
   /** How long the expression must hold; absent if the alert fires at once. */
   for?: string;
-  /** Overrides the check's severity if Prometheus sees less than the fleet does. */
-  severity?: Severity;
   /** A Prometheus template: where, what and how much. */
   summary: string;
   meaning: string;
@@ -60,8 +58,6 @@ export interface Check {
   severity: Severity;
   scope: Scope;
   places: readonly Place[];
-  /** Thresholds of `find` and `alert`, by name and unit. */
-  threshold?: Readonly<Record<string, number>>;
   /** Consequences of the problem. */
   impact: string;
   firstStep: string;
@@ -75,7 +71,7 @@ export interface Check {
   unless?: readonly string[];
   /** Returns every value above the threshold. Absent if only the alert evaluates the check. */
   find?(readings: Readings): Exceeded[];
-  alert?: Alert | readonly Alert[];
+  alert?: Alert;
 }
 
 /** A problem that a check has found. */

@@ -17,7 +17,6 @@ export const processChecks: readonly Check[] = [
     severity: 'critical',
     scope: 'installation',
     places: ['fleet', 'prometheus'],
-    threshold: { silentSeconds: SILENT_SECONDS },
     impact: 'Clients probably get no answer either. Requests that were in progress were cut off.',
     firstStep: 'Read the last log line of web, then start web again.',
     link: '/#processes',
@@ -50,7 +49,6 @@ export const processChecks: readonly Check[] = [
     severity: 'critical',
     scope: 'installation',
     places: ['fleet', 'prometheus'],
-    threshold: { silentSeconds: SILENT_SECONDS },
     impact:
       'Accepted objects wait in the queue and do not take effect. No object is lost. `web` answers 503 when `MAX_WAITING_ENVELOPES` jobs wait.',
     firstStep: startOne('worker'),
@@ -86,7 +84,6 @@ export const processChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'process',
     places: ['fleet'],
-    threshold: { seconds: SILENT_SECONDS },
     impact:
       'The process was killed, is frozen, or cannot reach Postgres. Other processes of its kind do its work.',
     firstStep:
@@ -107,7 +104,6 @@ export const processChecks: readonly Check[] = [
     severity: 'critical',
     scope: 'process',
     places: ['fleet'],
-    threshold: ENDS,
     impact: 'Its work stands still while it starts again, and may not progress at all.',
     firstStep:
       'Read the end of the log of the process that ended. A job of sync that ends its process is set aside after two ends, an object that ends its worker after four.',
@@ -191,7 +187,6 @@ export const processChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'process',
     places: ['fleet', 'prometheus'],
-    threshold: MEMORY,
     impact: 'The operating system may kill the process.',
     firstStep:
       'Check penstock_web_reading_bytes, penstock_web_small_bodies_bytes and penstock_web_response_bytes. If the memory keeps growing, restart the process with SIGTERM.',

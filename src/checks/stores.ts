@@ -157,7 +157,6 @@ export const storeChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'process',
     places: ['fleet', 'machine', 'prometheus'],
-    threshold: DISK,
     impact:
       'If the disk of Postgres becomes full, Postgres rejects writes or stops. Objects then take no effect, and `web` answers 503 to requests that it cannot store, until there is space. If `tmp` becomes full, syncs fail.',
     firstStep: 'Free space, or lower LEDGER_DAYS or SYNC_SCRATCH_BYTES.',
@@ -255,7 +254,6 @@ export const storeChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'installation',
     places: ['fleet'],
-    threshold: CONNECTIONS,
     impact: 'When none is left, Postgres refuses connections: processes cannot start, and requests get 503.',
     firstStep: 'Raise max_connections, lower DATABASE_POOL_SIZE, or close other clients.',
     link: '/',
@@ -276,7 +274,6 @@ export const storeChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'installation',
     places: ['fleet'],
-    threshold: SLOW,
     impact: 'Requests and workers are slow.',
     firstStep: 'Check the load of its machine and the network.',
     link: '/',
@@ -313,7 +310,6 @@ export const storeChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'installation',
     places: ['fleet', 'machine', 'prometheus'],
-    threshold: LAG,
     impact:
       'A failover now could lose the changes of this period. With `QUEUE=postgres`, a lag of Redis loses no objects.',
     firstStep: 'Check the disk and the network of the replica, and long queries on it.',
@@ -373,7 +369,6 @@ export const storeChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'installation',
     places: ['prometheus'],
-    threshold: EXPIRY,
     impact: 'After it expires, processes that verify it cannot open new connections.',
     firstStep: 'Renew it, and check why it was not renewed automatically.',
     link: '/',
@@ -392,7 +387,6 @@ export const storeChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'process',
     places: ['prometheus'],
-    threshold: SKEW,
     impact:
       'No object is lost, and the order does not change. Times of acceptance, ages in alerts, links, sessions and `Retry-After` are wrong by that amount.',
     firstStep: 'Check NTP on that machine and on the Postgres server.',

@@ -188,7 +188,6 @@ export const webChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'process',
     places: ['fleet'],
-    threshold: NEAR,
     impact: 'Above the limit, clients get 503.',
     firstStep: 'The log of web has the cause.',
     link: '/#limits',

@@ -1,7 +1,6 @@
 import { count, duration, grouped } from '../platform/format.ts';
 import type { Check } from './check.ts';
 import { living } from './text.ts';
-import { IMPORT_STOPPED_SECONDS } from './thresholds.ts';
 
 const BEHIND = { seconds: 300 };
 const RETENTION = { seconds: 86_400 };
@@ -99,7 +98,6 @@ export const workChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'stream',
     places: ['fleet', 'prometheus'],
-    threshold: BEHIND,
     impact: 'The destination receives changes late. Changes older than `STREAM_LOG_DAYS` are dropped.',
     firstStep: 'Run `penstock streams show` for the last error.',
     permit: 'syncs',
@@ -236,7 +234,6 @@ export const workChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'run',
     places: ['fleet'],
-    threshold: { seconds: IMPORT_STOPPED_SECONDS },
     impact: 'The rows after that one are not imported.',
     firstStep: 'Run the same penstock import command again. It continues after the last row.',
     permit: 'company',
@@ -283,7 +280,6 @@ export const workChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'installation',
     places: ['prometheus'],
-    threshold: RETENTION,
     impact: 'Old months stay in their tables.',
     firstStep: 'Check that a sync process is running and that ARCHIVE_URL is set.',
     link: '/',

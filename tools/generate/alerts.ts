@@ -10,10 +10,8 @@ export interface CheckedAlert extends Alert {
 
 /** Every alert, in the order of the checks. */
 export const alerts: readonly CheckedAlert[] = checks.flatMap((check) =>
-  [check.alert ?? []].flat().map((alert) => ({ ...alert, check })),
+  check.alert ? [{ ...check.alert, check }] : [],
 );
-
-const severityOf = ({ severity, check }: CheckedAlert) => severity ?? check.severity;
 
 const quoted = (text: string) => `'${text.replaceAll("'", "''")}'`;
 
@@ -24,7 +22,7 @@ export function alertsFile(): string {
     return `      - alert: ${name}
         expr: ${quoted(expr)}${held ? `\n        for: ${held}` : ''}
         labels:
-          severity: ${severityOf(alert)}
+          severity: ${check.severity}
         annotations:
           summary: ${quoted(summary)}
           description: ${quoted(`${check.impact} ${check.firstStep}`)}
@@ -54,9 +52,10 @@ const MARKS = {
 
 /** Returns the text of docs/runbook.md with its generated parts replaced. */
 export function runbookPage(text: string): string {
-  const sorted = severities.flatMap((severity) => alerts.filter((one) => severityOf(one) === severity));
+  const sorted = severities.flatMap((severity) => alerts.filter(({ check }) => check.severity === severity));
   const table = sorted.map(
-    (one) => `| ${severityOf(one)} | [${one.name}](#${anchorOf(one.name)}) | ${firstSentence(one.meaning)} |`,
+    ({ name, meaning, check }) =>
+      `| ${check.severity} | [${name}](#${anchorOf(name)}) | ${firstSentence(meaning)} |`,
   );
   const listed = checks.filter(
     ({ find, places }) => find && !places.every((place) => place === 'prometheus'),
