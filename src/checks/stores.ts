@@ -215,12 +215,12 @@ export const storeChecks: readonly Check[] = [
       summary: 'Redis: accepted objects were lost, and the loss is not acknowledged',
       meaning: 'Redis came back empty, or with less than it held.',
       diagnose: [
-        '1. Run `penstock queue losses`. It shows the time range.',
+        '1. Run `penstock queue losses`. It lists each loss with its `number` and its time range.',
         '2. Read the log of Redis: it says what happened to its file.',
       ],
       fix: [
         '1. Ask clients to send the requests of that time range again, or send them from your own records, with the same `Idempotency-Key`. Each request then takes effect once, whether it was lost or not. If a client did not use a key, it must first read `GET /requests/{request_id}`: only a request with the answer 404 is lost.',
-        '2. Run `penstock queue confirm-loss <number>`.',
+        '2. Run `penstock queue confirm-loss <number>` with the highest `number` that `penstock queue losses` lists. It confirms this loss and all earlier ones, and ends the alert. You do not have to restart any process.',
         '3. To prevent another loss, set `appendonly yes` and `appendfsync always` in Redis, or `QUEUE=postgres`. See [reliability.md](reliability.md#when-redis-has-lost-something).',
       ],
     },
@@ -356,7 +356,7 @@ export const storeChecks: readonly Check[] = [
       summary: '{{ $labels.store }}: the certificate has expired',
       meaning: 'The certificate of Postgres or Redis has expired.',
       diagnose: [
-        'Run `penstock doctor`, which names the certificate. Alternatively, run `openssl s_client -connect host:port`.',
+        'Run `penstock doctor`, which names the certificate. Alternatively, run `openssl s_client -starttls postgres -connect host:5432` for Postgres, or `openssl s_client -connect host:6379` for Redis.',
       ],
       fix: [
         'Renew the certificate on the server and reload it (`pg_ctl reload`, or `redis-cli config set tls-cert-file …`). You do not have to restart Penstock.',
@@ -377,7 +377,9 @@ export const storeChecks: readonly Check[] = [
       expr: `min by (store) (penstock_certificate_expiry_timestamp_seconds) - time() < ${EXPIRY.days} * 86400`,
       summary: `{{ $labels.store }}: the certificate expires in {{ $value | humanizeDuration }} (threshold ${EXPIRY.days}d)`,
       meaning: 'The certificate of Postgres or Redis expires within 14 days.',
-      diagnose: ['Run `penstock doctor`, or `openssl s_client -connect host:port`.'],
+      diagnose: [
+        'Run `penstock doctor`. Alternatively, run `openssl s_client -starttls postgres -connect host:5432` for Postgres, or `openssl s_client -connect host:6379` for Redis.',
+      ],
       fix: ['Renew the certificate now, and find out why it was not renewed automatically.'],
     },
   },

@@ -77,7 +77,7 @@ export const webChecks: readonly Check[] = [
     places: ['fleet', 'process', 'prometheus'],
     impact:
       'Clients get 503 with `Retry-After`. Their objects are not stored. `/readyz` of the process answers 503 with `overload`. The process accepts requests again by itself when the value has fallen to nine tenths of the limit.',
-    firstStep: 'For queue_depth, add workers. For the other limits, add web processes.',
+    firstStep: 'For queue_depth and redis_memory, add workers. For the other limits, add web processes.',
     link: '/#limits',
     find(readings) {
       const list = webs(readings);
@@ -112,6 +112,7 @@ export const webChecks: readonly Check[] = [
       ],
       fix: [
         '- `queue_depth`: start more workers, up to `LANES` times `SHARDS`, if Postgres has free cores. Find the sender with `penstock usage` or `penstock_usage_today`.',
+        '- `redis_memory`: start more workers, or raise `maxmemory`. More web processes do not help. See [PenstockRedisFull](#penstockredisfull).',
         '- Other limits: start more web processes. Limit connections in your proxy.',
       ],
     },
