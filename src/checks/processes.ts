@@ -125,7 +125,7 @@ export const processChecks: readonly Check[] = [
     scope: 'process',
     places: ['fleet', 'prometheus'],
     impact:
-      'If the store of the queue is away (Redis, or Postgres with `QUEUE=postgres`), `web` answers 503 within a second. If only Postgres is away, `web` for one minute still accepts requests with API keys that it has already checked, and then answers 503. Reads and requests with an `Idempotency-Key` get 503 within 2 s. Accepted objects wait. The process resumes by itself.',
+      'If the store of the queue is away (Redis, or Postgres with `QUEUE=postgres`), `web` answers 503 within a second. If only Postgres is away, `web` continues for one minute to accept requests with API keys that it has already checked. It then answers 503. Reads and requests with an `Idempotency-Key` get 503 within 2 s. Accepted objects wait. The process resumes by itself.',
     firstStep: 'Run `penstock doctor` for the cause. For `migrations`, run `release`.',
     link: '/#processes',
     unless: ['postgres-away', 'redis-away', 'tables-missing', 'queue-away'],

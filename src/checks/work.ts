@@ -117,9 +117,10 @@ export const workChecks: readonly Check[] = [
         })),
     alert: {
       name: 'PenstockStreamLags',
-      expr: `max by (workspace, destination) (penstock_stream_lag_seconds) > ${BEHIND.seconds}`,
-      summary: `stream {{ $labels.destination }} of {{ $labels.workspace }}: {{ $value | humanizeDuration }} behind (threshold ${BEHIND.seconds / 60}m)`,
-      meaning: 'A destination of a [stream](streams.md) is more than 5 minutes behind.',
+      expr: `max by (workspace, destination) (penstock_stream_lag_seconds - penstock_stream_gather_seconds) > ${BEHIND.seconds}`,
+      summary: `stream {{ $labels.destination }} of {{ $labels.workspace }}: {{ $value | humanizeDuration }} behind, not counting the time for which it collects changes (threshold ${BEHIND.seconds / 60}m)`,
+      meaning:
+        'A destination of a [stream](streams.md) is more than 5 minutes behind, not counting the time for which it collects changes (`penstock_stream_gather_seconds`).',
       diagnose: [
         '1. Run `penstock streams show`. It shows the last error and the next attempt.',
         '2. If all streams lag without an error, check with `penstock status` whether a `sync` process is running. If it is, look for a transaction that has been open for minutes: `select pid, xact_start, query from pg_stat_activity order by xact_start`.',

@@ -78,6 +78,12 @@ export function createStreamMetrics(registry: Registry) {
     labelNames,
     registers,
   });
+  const gather = new Gauge({
+    name: 'penstock_stream_gather_seconds',
+    help: 'Seconds for which changes are collected before delivery; 0 if they are delivered immediately.',
+    labelNames,
+    registers,
+  });
   const failing = new Gauge({
     name: 'penstock_stream_failing',
     help: 'Failed delivery attempts since the last success, by destination.',
@@ -115,10 +121,11 @@ export function createStreamMetrics(registry: Registry) {
   });
   return {
     note(destinations: DestinationRow[]): void {
-      for (const gauge of [lag, failing, lost]) gauge.reset();
+      for (const gauge of [lag, gather, failing, lost]) gauge.reset();
       for (const destination of destinations) {
         const named = labels(destination);
         lag.set(named, destination.lag);
+        gather.set(named, destination.gatherMs / 1000);
         failing.set(named, destination.failures);
         lost.set(named, destination.lost);
       }
