@@ -133,7 +133,7 @@ export function createBoardApp({
       .get((_request, response) => answer(response))
       .all(refuseOtherMethods);
   addPage('/healthz', (response) => response.json({ message: 'alive' }));
-  // Uses the result of the last check, which is a few seconds old. Frequent probes therefore add no load to the stores.
+  // Uses the result of the last check, which is about half a second old. Frequent probes therefore add no load to the stores.
   addPage('/readyz', (response) => {
     const found = missing();
     const leaving = isLeaving();

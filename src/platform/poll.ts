@@ -76,6 +76,9 @@ export function paceLooks(paced: (every: number) => number): () => void {
   };
 }
 
+/** Returns the interval that a poller uses, for timers that are not pollers. */
+export const pacedInterval = (every: number) => pace(every);
+
 /** Runs each poller of this process once, after its run in progress. Resolves when all have run. */
 export async function lookOnce(): Promise<void> {
   await Promise.all([...pollers].map(({ again }) => again()));

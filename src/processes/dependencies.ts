@@ -5,7 +5,7 @@ import { type Config, ConfigError } from '../platform/config.ts';
 import { START_COMMAND } from '../platform/files.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
-import { backOff, rest } from '../platform/poll.ts';
+import { backOff, pacedInterval, rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Pool } from '../store/database.ts';
 import { isMigrated } from '../store/migrations.ts';
@@ -17,6 +17,9 @@ const PATIENCE_MS = 1000;
 /** Milliseconds between two checks, and before the check that confirms a first failure. */
 const CHECK_MS = 500;
 const CONFIRM_MS = 100;
+
+/** Milliseconds for which the tables of this release are assumed to exist after they were found, while Postgres answers. */
+const MIGRATED_MS = 10_000;
 
 /** Milliseconds between two log lines about a dependency that repeatedly fails. The interval doubles up to the longest. */
 const REPEAT_MS = 5000;
@@ -128,7 +131,9 @@ export function watchDependencies({
   let isComplete = () => {};
   let wasComplete = false;
 
-  const check = async () => causes(await findLacking(pool, connection, { pings, patience: PATIENCE_MS }));
+  const hasTables = createTablesCheck(pool);
+  const check = async () =>
+    causes(await findLacking(hasTables, connection, { pings, patience: PATIENCE_MS }));
 
   async function checkRepeatedly(): Promise<void> {
     const found = await check();
@@ -150,7 +155,7 @@ export function watchDependencies({
     }
     // A `poll` has a fixed interval, while a first failure is confirmed sooner. The timer keeps the process running until
     // all dependencies have been available once.
-    timer = setTimeout(checkRepeatedly, isUnconfirmed ? CONFIRM_MS : CHECK_MS);
+    timer = setTimeout(checkRepeatedly, isUnconfirmed ? CONFIRM_MS : pacedInterval(CHECK_MS));
     if (wasComplete) timer.unref();
   }
 
@@ -273,7 +278,8 @@ export async function checkReadiness(
   connection: QueueConnection,
   pings: Pings = {},
 ): Promise<Dependency[]> {
-  const lacking = await findLacking(pool, connection, { pings, patience: READY_PATIENCE_MS });
+  const hasTables = (patience: number) => isMigrated(pool, patience);
+  const lacking = await findLacking(hasTables, connection, { pings, patience: READY_PATIENCE_MS });
   return lacking.map(({ name }) => name);
 }
 
@@ -283,14 +289,35 @@ interface CheckOptions {
   patience: number;
 }
 
+/**
+ * Creates a check that Postgres answers and has the tables of this release. The list of migrations is read only every
+ * MIGRATED_MS, and after each time that Postgres did not answer; otherwise the check runs an empty statement.
+ */
+function createTablesCheck(pool: Pool): (patience: number) => Promise<boolean> {
+  let foundAt: number | undefined;
+  return async (patience) => {
+    const isKnown = foundAt !== undefined && performance.now() - foundAt < MIGRATED_MS;
+    const before = foundAt;
+    foundAt = undefined;
+    if (isKnown) {
+      await pool.query({ text: 'select 1', query_timeout: patience } as never);
+      foundAt = before;
+      return true;
+    }
+    const isFound = await isMigrated(pool, patience);
+    if (isFound) foundAt = performance.now();
+    return isFound;
+  };
+}
+
 /** Returns the missing dependencies with reasons. */
 async function findLacking(
-  pool: Pool,
+  hasTables: (patience: number) => Promise<boolean>,
   connection: QueueConnection,
   { pings = {}, patience }: CheckOptions,
 ): Promise<Lack[]> {
   const checks: Promise<Lack | undefined>[] = [
-    inTurns(patience, isMigrated(pool, 2 * patience)).then(
+    inTurns(patience, hasTables(2 * patience)).then(
       (migrated) => (migrated ? undefined : { name: 'migrations', reason: 'tables are missing' }),
       lack('postgres'),
     ),

@@ -1,0 +1,57 @@
+import { afterEach, expect, test, vi } from 'vitest';
+import { paceLooks } from '../../src/platform/poll.ts';
+import { watchDependencies } from '../../src/processes/dependencies.ts';
+import { silent } from '../workers/batch.ts';
+
+afterEach(() => {
+  vi.useRealTimers();
+  paceLooks((every) => every);
+});
+
+/** Watches a Postgres that has all tables, and records its statements. */
+function watch() {
+  const statements: string[] = [];
+  const answers = { isAway: false };
+  const pool = {
+    async query({ text }: { text: string }) {
+      statements.push(text.includes('_prisma_migrations') ? 'migrations' : text);
+      if (answers.isAway) throw Object.assign(new Error('refused'), { code: 'ECONNREFUSED' });
+      return { rows: [{ applied: { includes: () => true } }] };
+    },
+  };
+  const connection = { kind: 'postgres', ping: async () => {} };
+  const dependencies = watchDependencies({
+    ...{ pool: pool as never, connection: connection as never, log: silent },
+  });
+  return { statements, answers, dependencies };
+}
+
+test('the list of migrations is read every 10 s and after an outage of Postgres', async () => {
+  vi.useFakeTimers();
+  const { statements, answers, dependencies } = watch();
+  await vi.advanceTimersByTimeAsync(9800);
+  expect(statements).toEqual(['migrations', ...Array(19).fill('select 1')]);
+  await vi.advanceTimersByTimeAsync(500);
+  expect(statements.at(-1)).toBe('migrations');
+  await vi.advanceTimersByTimeAsync(500);
+  answers.isAway = true;
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(dependencies.missing()).toEqual(['postgres']);
+  answers.isAway = false;
+  statements.length = 0;
+  await vi.advanceTimersByTimeAsync(500);
+  expect(statements[0]).toBe('migrations');
+  expect(dependencies.missing()).toEqual([]);
+  await dependencies.stop();
+});
+
+test('dependencies are checked less often while the pollers of the process are slowed down', async () => {
+  vi.useFakeTimers();
+  paceLooks((every) => every * 10);
+  const { statements, dependencies } = watch();
+  await vi.advanceTimersByTimeAsync(4900);
+  expect(statements).toHaveLength(1);
+  await vi.advanceTimersByTimeAsync(200);
+  expect(statements).toHaveLength(2);
+  await dependencies.stop();
+});
