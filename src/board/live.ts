@@ -53,7 +53,7 @@ interface Stream {
   again(): Promise<Viewer | undefined>;
 }
 
-export interface LiveOptions extends Pick<PageServices, 'fleet' | 'connection' | 'database'> {
+export interface LiveOptions extends Pick<PageServices, 'fleet' | 'connection' | 'database' | 'lacking'> {
   log: Log;
   /** Intervals in milliseconds, if they differ from the defaults. */
   checkMs?: number;
@@ -68,18 +68,20 @@ export function createLive({
   fleet,
   connection,
   database: { pool },
+  lacking,
   log,
   checkMs = CHECK_MS,
   lifeMs = LIFE_MS,
 }: LiveOptions): Service & { serve(request: Request, response: Response): void; count(): number } {
   const streams = new Set<Stream>();
   let known: Parts = {};
+  const isAway = () => lacking().some(({ name }) => name === 'postgres');
   const drawn = new Map<RangeName, { at: number; text: string }>();
 
   async function chartsOf(range: RangeName): Promise<string> {
     const last = drawn.get(range);
     if (last && performance.now() - last.at < CHART_MS) return last.text;
-    const { text } = await charts(pool, { range });
+    const { text } = await charts(pool, { range, isAway });
     drawn.set(range, { at: performance.now(), text });
     return text;
   }

@@ -121,7 +121,7 @@ export function createSignIn({
     const client = clientOf(request);
     const session = operators.find(secret, client);
     if (!session) return accounts.arrived(secret, client);
-    const viewer = await unlessAway(isPostgresAway, accounts.operator(account.user)).catch(() =>
+    const viewer = await unlessAway(isPostgresAway, () => accounts.operator(account.user)).catch(() =>
       namelessOperator(account.user),
     );
     return { ...viewer, sessionId: session.id };

@@ -149,7 +149,10 @@ export function createReader(options: ReaderOptions): Reader {
     const first = await inTime(askProcesses());
     if (!first) return undefined;
     const { values, done, begunAt } = readOthers();
-    await inTime(unlessAway(isPostgresAway, done), storedMs);
+    await inTime(
+      unlessAway(isPostgresAway, () => done),
+      storedMs,
+    );
     const isOld = performance.now() - begunAt > 2 * storedMs;
     const stored = storedOf(isOld ? {} : { ...values }, first.latency);
     // A store that went away during the reading answers no other statement.

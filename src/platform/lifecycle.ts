@@ -98,21 +98,21 @@ interface Limits {
 const AWAY_CHECK_MS = 50;
 
 /**
- * Waits for an answer of a store, unless the process knows or finds out meanwhile that the store is unavailable.
+ * Asks a store and waits for its answer, unless the process knows or finds out meanwhile that the store is unavailable.
+ * A store that is already known to be unavailable is not asked.
  * @throws {Error} as soon as `isAway` returns true
  */
-export async function unlessAway<T>(isAway: () => boolean, work: Promise<T>): Promise<T> {
+export async function unlessAway<T>(isAway: () => boolean, ask: () => Promise<T>): Promise<T> {
+  const unavailable = () => new Error('the store is unavailable');
+  if (isAway()) throw unavailable();
   let timer: NodeJS.Timeout | undefined;
   const away = new Promise<never>((_resolve, reject) => {
-    const check = () => isAway() && reject(new Error('the store is unavailable'));
-    timer = setInterval(check, AWAY_CHECK_MS);
-    check();
+    timer = setInterval(() => isAway() && reject(unavailable()), AWAY_CHECK_MS);
   });
   try {
-    return await Promise.race([work, away]);
+    return await Promise.race([ask(), away]);
   } finally {
     clearInterval(timer);
-    work.catch(() => {});
   }
 }
 

@@ -178,6 +178,7 @@ describe('streams of a fleet', () => {
     live = createLive({
       fleet: { look: async () => ({ ...now, at: new Date(Date.now() + asked++) }) },
       ...{ connection: { kind: 'postgres' } as QueueConnection, database: {} as Database, log },
+      lacking: () => [],
       ...{ checkMs: 50, lifeMs: 5000 },
     });
     const app = express();

@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
-import { within } from '../../src/platform/lifecycle.ts';
+import { unlessAway, within } from '../../src/platform/lifecycle.ts';
 
 const never = new Promise<never>(() => {});
 
@@ -22,4 +22,27 @@ test('an aborted wait ends at once, whether aborted before or during it', async 
   leaving.abort(new Error('gone'));
   await expect(waiting).rejects.toThrow('gone');
   await expect(within(60_000, never, { signal: leaving.signal })).rejects.toThrow('gone');
+});
+
+test('a store is not asked while it is known to be unavailable', async () => {
+  let asked = 0;
+  const ask = async () => ++asked;
+  await expect(unlessAway(() => true, ask)).rejects.toThrow('the store is unavailable');
+  expect(asked).toBe(0);
+  expect(await unlessAway(() => false, ask)).toBe(1);
+});
+
+test('a wait for a store ends when the store becomes unavailable, and later errors are ignored', async () => {
+  let fail = (_error: Error) => {};
+  const work = new Promise<never>((_resolve, reject) => {
+    fail = reject;
+  });
+  let checks = 0;
+  await expect(
+    unlessAway(
+      () => ++checks > 1,
+      () => work,
+    ),
+  ).rejects.toThrow('unavailable');
+  fail(new Error('connection terminated'));
 });

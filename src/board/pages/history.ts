@@ -72,9 +72,9 @@ export const chartsHead = (range: RangeName): Html =>
 /** Renders the charts of a range, or a hint if the history is empty or cannot be read. */
 export async function charts(
   pool: Pool,
-  { range, isAway = () => false }: { range: RangeName; isAway?(): boolean },
+  { range, isAway }: { range: RangeName; isAway(): boolean },
 ): Promise<Html> {
-  const points = await unlessAway(isAway, readHistory(pool, range)).catch(() => undefined);
+  const points = await unlessAway(isAway, () => readHistory(pool, range)).catch(() => undefined);
   if (!points) return empty('Unknown', 'Postgres does not answer. The stored history is not lost.');
   if (!points.some(({ workers }) => workers !== undefined))
     return empty(
