@@ -1,10 +1,15 @@
-import type { Permit } from '../resources/rights.ts';
 import type { Readings } from './readings.ts';
 
 /**
  * `critical`: data is not accepted, not applied, or lost. `warning`: this may happen soon, or an operator has to act.
  */
 export type Severity = 'critical' | 'warning' | 'info';
+
+/**
+ * Permit that an account of the console needs in the workspace of a problem: a right, `company` for a company
+ * administrator, or `operator` for BOARD_USER.
+ */
+export type ProblemPermit = 'syncs' | 'segments' | 'company' | 'operator';
 
 /** The part of an installation that a check covers. */
 export type Scope = 'installation' | 'process' | 'lane' | 'shard' | 'workspace' | 'stream' | 'run';
@@ -62,7 +67,7 @@ export interface Check {
   impact: string;
   firstStep: string;
   /** Permit that an account of the console needs in the workspace of a problem. Default: `operator`. */
-  permit?: Permit;
+  permit?: ProblemPermit;
   /** Path of a page in the console. */
   link: string;
   /** Text that `penstock doctor` prints if the group has no problem; undefined if the value could not be read. */
@@ -85,7 +90,7 @@ export interface Problem {
   /** Null if the problem is about no single workspace. The console then shows it to every account. */
   workspaceId: string | null;
   /** Permit that an account needs in that workspace to see the problem. */
-  permit: Permit;
+  permit: ProblemPermit;
   sentence: string;
   /** `sentence` for accounts of the console. */
   publicSentence: string;
