@@ -24,7 +24,7 @@ const rooms: Record<string, string[]> = {
   limits: ['platform', 'schemas', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
   embedded: ['platform', 'integrations', 'store'],
-  checks: ['platform', 'store', 'queue', 'resources'],
+  checks: ['platform', 'store', 'queue'],
   processes: ['platform', 'schemas', 'profile', 'store', 'queue', 'embedded', 'checks'],
   operations: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
@@ -211,6 +211,8 @@ const readMachineTime = [
   ...['src/edge/control/clock.ts', 'src/edge/control/control.ts', 'src/edge/heads.ts'],
   ...['src/embedded/data-dir.ts', 'src/embedded/server.ts', 'src/object-store/folder-store.ts'],
   ...['src/processes/heartbeat.ts', 'src/store/migrations.ts'],
+  // The age of a file is compared with the machine's time.
+  'src/processes/last-words.ts',
   // Receivers compare the time of a signature with their own.
   'src/streams/webhook.ts',
 ];

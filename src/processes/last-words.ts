@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { shortened } from '../platform/format.ts';
 import { messageOf } from '../platform/log.ts';
+import { isUuid } from '../profile/values.ts';
 
 /** Maximum characters of a stored error. */
 const MOST = 300;
@@ -23,8 +24,6 @@ const MOST_BYTES = 4096;
 
 /** Milliseconds after which a file is removed. The rows of ended processes are deleted after the same time. */
 const OLD_MS = 3_600_000;
-
-const NAMED = /^penstock-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.end$/;
 
 const fileOf = (id: string) => path.join(tmpdir(), `penstock-${id}.end`);
 
@@ -76,8 +75,10 @@ export function removeLastWords(id: string): void {
 /** Removes old files of this user, whose processes were not replaced on this machine. */
 export function tidyLastWords(): void {
   try {
-    for (const name of readdirSync(tmpdir()))
-      if (NAMED.test(name)) removeOwn(path.join(tmpdir(), name), Date.now() - OLD_MS);
+    for (const name of readdirSync(tmpdir())) {
+      const [, id] = /^penstock-(.+)\.end$/.exec(name) ?? [];
+      if (isUuid(id)) removeOwn(fileOf(id), Date.now() - OLD_MS);
+    }
   } catch {
     // A folder that cannot be listed has no file that this process could remove.
   }

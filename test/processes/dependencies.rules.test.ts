@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
+import { createLog } from '../../src/platform/log.ts';
 import { paceLooks } from '../../src/platform/poll.ts';
 import { watchDependencies } from '../../src/processes/dependencies.ts';
-import { silent } from '../workers/batch.ts';
 
 afterEach(() => {
   vi.useRealTimers();
@@ -21,7 +21,7 @@ function watch() {
   };
   const connection = { kind: 'postgres', ping: async () => {} };
   const dependencies = watchDependencies({
-    ...{ pool: pool as never, connection: connection as never, log: silent },
+    ...{ pool: pool as never, connection: connection as never, log: createLog('test', 'silent') },
   });
   return { statements, answers, dependencies };
 }
