@@ -1,5 +1,5 @@
 import { isUuid } from '../profile/values.ts';
-import { type Right, rights } from '../resources/rights.ts';
+import { isRight, type Permit, type Right, rights } from '../resources/rights.ts';
 import type { companyPermissions } from '../schemas/permissions.ts';
 import { type Database, storable } from '../store/database.ts';
 
@@ -39,6 +39,22 @@ export interface Viewer {
    * they hold.
    */
   holds(permissions: readonly string[], workspaceId: string): boolean;
+}
+
+/**
+ * Whether the viewer has the permit: a single right in the given workspace, or in any workspace if none is given. A list
+ * of rights always needs a workspace.
+ */
+export function isPermitted(
+  { can, full, accountId, workspacesWith }: Viewer,
+  permit: Permit,
+  workspaceId?: string,
+): boolean {
+  if (permit === 'anyone') return true;
+  if (permit === 'company') return full;
+  if (permit === 'operator') return accountId === undefined;
+  if (workspaceId !== undefined) return [permit].flat().every((right) => can(right, workspaceId));
+  return isRight(permit) && workspacesWith(permit).length > 0;
 }
 
 type Granted = Workspace & { names: ReadonlySet<string> | 'all' };

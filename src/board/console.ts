@@ -11,12 +11,12 @@ import type { GroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
 import type { createWaitingSearch } from '../queue/waiting-search.ts';
-import { isRight, type Permit } from '../resources/rights.ts';
+import { isRight, type PagePermit, type Permit } from '../resources/rights.ts';
 import type { Actor } from '../store/audit.ts';
 import { type Database, storable } from '../store/database.ts';
 import { isPostgresAway } from '../store/error-cause.ts';
 import type { QueueLoss } from '../store/installation.ts';
-import { type Right, rights, type Viewer, type Workspace } from './access.ts';
+import { isPermitted, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './files.ts';
 import type { Fleet } from './fleet.ts';
 import { noticeOf, shell } from './layout.ts';
@@ -86,7 +86,7 @@ export interface Page<Services = ConsoleServices> {
   method: 'get' | 'post';
   path: string;
   /** The permit that a request needs. A workspace right is enough in one workspace. */
-  right: Permit;
+  right: PagePermit;
   /** Maximum size of the form in bytes, if it differs from FORM_BYTES. */
   mostBytes?: number;
   handle(visit: Visit<Services>): Promise<Reply>;
@@ -220,15 +220,8 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
  * @throws {Sorry} if the viewer lacks it
  */
 function enter(right: Page['right'], viewer: Viewer): Workspace[] {
-  const isOperator = viewer.accountId === undefined;
-  if (right === 'anyone' || (right === 'operator' && isOperator)) return [];
-  if (right === 'company' && viewer.full) return [];
-  if (right === 'operator') throw new Sorry(403, 'Only BOARD_USER can do this.');
-  if (right === 'company')
-    throw new Sorry(403, "Your account needs the company permission 'admin' or 'manage_company_settings'.");
-  const workspaces = viewer.workspacesWith(right);
-  if (workspaces.length === 0) throw viewer.full ? noWorkspace() : lacking(right);
-  return workspaces;
+  if (!isPermitted(viewer, right)) throw isRight(right) && viewer.full ? noWorkspace() : lacking(right);
+  return isRight(right) ? viewer.workspacesWith(right) : [];
 }
 
 /** Returns the console's origin. A form's Origin header has already been checked against the request's host. */
@@ -253,19 +246,26 @@ function actorOf({ accountId, user }: Viewer, request: Request): Actor {
 
 export const viewerOf = (response: Response) => response.locals.viewer as Viewer;
 
-export function lacking(right: Right): Sorry {
+export function lacking(right: PagePermit): Sorry {
+  if (!isRight(right))
+    return new Sorry(
+      403,
+      right === 'company'
+        ? "Your account needs the company permission 'admin' or 'manage_company_settings'."
+        : 'Only BOARD_USER can do this.',
+    );
   const names = rights[right].map((name) => `'${name}'`).join(' or ');
   return new Sorry(403, `Your account needs the permission ${names} in a workspace.`);
 }
 
-/** @throws {Sorry} if the viewer lacks the permit; a right is checked in the given workspace */
+/** @throws {Sorry} if the viewer lacks the permit in the given workspace; the message names the first missing right */
 export function requirePermit(
   { viewer }: Pick<Visit<unknown>, 'viewer'>,
   permit: Permit,
   workspaceId: string,
 ): void {
-  if (!isRight(permit)) enter(permit, viewer);
-  else if (!viewer.can(permit, workspaceId)) throw lacking(permit);
+  const missing = [permit].flat().find((one) => !isPermitted(viewer, one, workspaceId));
+  if (missing !== undefined) throw lacking(missing);
 }
 
 /** Error for a viewer who has every right but sees no workspace. */

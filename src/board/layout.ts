@@ -3,8 +3,8 @@ import { count, duration, grouped } from '../platform/format.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 import { MASK } from '../profile/masked.ts';
-import { isRight, type Permit } from '../resources/rights.ts';
-import type { Viewer, Workspace } from './access.ts';
+import type { PagePermit } from '../resources/rights.ts';
+import { isPermitted, type Viewer, type Workspace } from './access.ts';
 import { assetPath } from './files.ts';
 
 export { count, duration };
@@ -13,7 +13,7 @@ interface Place {
   path: string;
   name: string;
   /** Permit that the page needs; absent if every user sees it. */
-  permit?: Permit;
+  permit?: PagePermit;
 }
 
 /** Pages in the navigation, in three groups. */
@@ -55,17 +55,11 @@ const places: { group: string; pages: Place[] }[] = [
   },
 ];
 
-function isOpenTo(viewer: Viewer, permit: Permit = 'anyone'): boolean {
-  if (isRight(permit)) return viewer.workspacesWith(permit).length > 0;
-  if (permit === 'company') return viewer.full;
-  return permit === 'anyone' || viewer.accountId === undefined;
-}
-
 /** Tells whether the viewer may open a link of the console: `/dead-letters`, `/streams?state=failing`, `/#lanes`. */
 export function mayOpen(viewer: Viewer, link: string): boolean {
   const [path = ''] = /^\/[^/?#]*/.exec(link) ?? [];
   const found = places.flatMap(({ pages }) => pages).find((one) => one.path === path);
-  return isOpenTo(viewer, found?.permit);
+  return isPermitted(viewer, found?.permit ?? 'anyone');
 }
 
 /** Tells whether the viewer has a permit in a workspace. */
@@ -78,7 +72,7 @@ export function isPermittedIn(viewer: Viewer, permit: Permit, workspaceId: strin
 /** Renders the navigation groups that have at least one page for the viewer. */
 function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
   return places.flatMap(({ group, pages }) => {
-    const open = pages.filter(({ permit }) => isOpenTo(viewer, permit));
+    const open = pages.filter(({ permit = 'anyone' }) => isPermitted(viewer, permit));
     if (open.length === 0) return [];
     const id = `menu-${group.toLowerCase()}`;
     return [

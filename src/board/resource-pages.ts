@@ -4,7 +4,8 @@ import type { Json } from '../profile/json.ts';
 import { isUuid } from '../profile/values.ts';
 import { Refusal } from '../resources/refusal.ts';
 import type { Action, Column, Context, Creation, Outcome, Owner, Resource } from '../resources/resource.ts';
-import { isRight, type Permit } from '../resources/rights.ts';
+import { isRight } from '../resources/rights.ts';
+import { isPermitted } from './access.ts';
 import {
   chosenWorkspace,
   type Page,
@@ -210,14 +211,14 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
     const { scope } = this.#resource;
     if (scope === 'workspace') {
       const among = chosen ? [chosen] : workspaces;
-      return among.filter(({ id }) => isAllowed(viewer, permit, id));
+      return among.filter(({ id }) => isPermitted(viewer, permit, id));
     }
-    return isAllowed(viewer, permit) ? [chosen ?? { id: '', name: '' }] : [];
+    return isPermitted(viewer, permit) ? [chosen ?? { id: '', name: '' }] : [];
   }
 
   #ownerForms(visit: Asked, chosen: Owner | undefined, sent: Sent | undefined): Part {
     const { ownerActions = [], scope } = this.#resource;
-    const offered = ownerActions.filter(({ permit }) => isAllowed(visit.viewer, permit, chosen?.id));
+    const offered = ownerActions.filter(({ permit }) => isPermitted(visit.viewer, permit, chosen?.id));
     if (scope !== 'installation' && !chosen) return undefined;
     return offered.map(
       ({
@@ -365,7 +366,7 @@ ${offered.filter((action) => !isButton(action)).map((action) => this.#actionForm
   }
 
   #may({ viewer }: Asked, { permit, isOffered }: Action<One>, one: One): boolean {
-    return isAllowed(viewer, permit, this.#resource.ownerOf(one)) && (isOffered?.(one) ?? true);
+    return isPermitted(viewer, permit, this.#resource.ownerOf(one)) && (isOffered?.(one) ?? true);
   }
 
   #button(visit: Asked, { verb, button, isDanger }: Action<One>, one: One): Html {
@@ -397,9 +398,9 @@ ${
     const [only, ...others] = actions;
     const verb = field('action') || (others.length === 0 ? only!.verb : '');
     const action = actions.find((known) => known.verb === verb);
-    // A missing permission is reported before an unknown action.
-    const [lacked] = actions;
-    requirePermit(visit, (action ?? lacked!).permit, ownerOf(one));
+    // A viewer who may do none of the actions gets 403, also for an unknown action.
+    const open = actions.find(({ permit }) => isPermitted(visit.viewer, permit, ownerOf(one)));
+    requirePermit(visit, (action ?? open ?? only!).permit, ownerOf(one));
     if (!action) throw new Sorry(400, `'action' must be ${actions.map((known) => known.verb).join(', ')}.`);
     const { values, ...sent } = readForm(visit, action.fields, action.filled?.(one));
     const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
@@ -432,11 +433,6 @@ const withQuery = (visit: Asked, name: string, value: string): Asked => ({
   ...visit,
   query: (asked) => (asked === name ? value : ''),
 });
-
-const isAllowed = ({ can, full, accountId }: Asked['viewer'], permit: Permit, workspaceId = '') =>
-  isRight(permit)
-    ? can(permit, workspaceId)
-    : permit === 'anyone' || (permit === 'company' ? full : accountId === undefined);
 
 /** Whether the action needs no input and is rendered as a single button. */
 const isButton = <One>({ fields, confirm }: Action<One>) => Object.keys(fields).length === 0 && !confirm;

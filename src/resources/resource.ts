@@ -3,7 +3,7 @@ import type { Json } from '../profile/json.ts';
 import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import type { Field, Fields, ValuesOf } from './fields.ts';
-import type { Permit } from './rights.ts';
+import type { PagePermit, Permit } from './rights.ts';
 
 /** JSON members, with the names that scripts read. */
 export type Row = Record<string, Json>;
@@ -148,7 +148,7 @@ export interface Resource<One extends { id: string } = { id: string }> {
   /** Whether lists always cover a single workspace, in both interfaces. */
   isOfOne?: boolean;
   /** Permit that the console requires to show the resource. */
-  permit: Permit;
+  permit: PagePermit;
   columns: readonly Column<One>[];
   list(context: Context, page: ListPage): Promise<One[]>;
   listing: { sentence: string; example: string };

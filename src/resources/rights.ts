@@ -30,16 +30,23 @@ export const rights = {
   archive_segments: ['archive_segments', 'edit_segments'],
   /** View and preview preference centers. */
   centers: ['view_preference_centers', 'edit_preference_centers'],
-  /** View warehouse syncs, and start, pause and cancel them; view streams, and pause them. */
+  /** View warehouse syncs, and start, pause and cancel them; view, pause and resume streams. */
   syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
 } as const;
 
 export type Right = keyof typeof rights;
 
 /**
- * Requirement for a page or an action. A right applies in the resource's workspace. `anyone` needs a session, `company`
- * needs a company administrator, and `operator` needs BOARD_USER. The command line has every permit.
+ * Requirement for a page. A right must be held in one workspace. `anyone` needs a session, `company` needs a company
+ * administrator, and `operator` needs BOARD_USER.
  */
-export type Permit = Right | 'anyone' | 'company' | 'operator';
+export type PagePermit = Right | 'anyone' | 'company' | 'operator';
 
-export const isRight = (permit: Permit): permit is Right => Object.hasOwn(rights, permit);
+/**
+ * Requirement for an action. Rights apply in the resource's workspace, and all rights of a list are needed. The command
+ * line has every permit.
+ */
+export type Permit = PagePermit | readonly Right[];
+
+export const isRight = (permit: Permit): permit is Right =>
+  typeof permit === 'string' && Object.hasOwn(rights, permit);

@@ -40,6 +40,12 @@ import { readTarget, targetFields } from './stream-target.ts';
  */
 const LATE_SECONDS = 120;
 
+/**
+ * Rights to decide where a stream sends data, and which data. A destination receives the personal data of every user, so
+ * the right to manage syncs is not enough.
+ */
+export const SENDS = ['syncs', 'users', 'pii'] as const;
+
 const all = ({ database }: Context, workspaceId: string) =>
   listDestinations(database.pool, { workspaceId, limit: MAX_DESTINATIONS });
 
@@ -218,7 +224,7 @@ export const streams = describeResource<DestinationRow>({
     sentence:
       'Create a stream to a webhook (its secret is shown once), a Kafka topic, or files in a folder or bucket.',
     example: 'streams create --workspace default --name crm --url https://crm.example.com/penstock',
-    permit: 'syncs',
+    permit: SENDS,
     lead: 'Fill in one destination: a webhook URL, Kafka brokers with a topic, or a file target.',
     done: 'Created. “Test” sends an empty batch to the destination.',
     fields: {
@@ -265,7 +271,7 @@ export const streams = describeResource<DestinationRow>({
       button: 'Test',
       sentence: 'Send an empty batch to the destination now.',
       example: example('test'),
-      permit: 'syncs',
+      permit: SENDS,
       fields: {},
       done: 'The destination accepted an empty batch.',
       async run(context, { one }) {
@@ -302,7 +308,7 @@ export const streams = describeResource<DestinationRow>({
       button: 'Replay from a time',
       sentence: 'Deliver the changes from a time on again.',
       example: `${example('replay-from')} --at 2026-11-23T08:00:00Z`,
-      permit: 'syncs',
+      permit: SENDS,
       fields: {
         at: time({
           label: 'Time',
@@ -325,7 +331,7 @@ export const streams = describeResource<DestinationRow>({
       button: 'Remove stream',
       sentence: 'Remove a stream. Undelivered changes are not delivered.',
       example: example('remove'),
-      permit: 'syncs',
+      permit: SENDS,
       fields: {},
       lead: 'Undelivered changes are not delivered.',
       isDanger: true,

@@ -69,11 +69,12 @@ describe('access to each route by role', () => {
   const anyone = Object.keys(roles);
   const users = [
     ...[...all, 'views users', 'views whom', 'exports', 'exports masked', 'edits', 'imports'],
-    ...['a permission set', 'counts segments'],
+    ...['a permission set', 'counts segments', 'streams with users', 'makes streams'],
   ];
   const editors = [...all, 'edits', 'imports'];
   const delivery = [...all, 'developer', 'event log', 'mends'];
-  const syncs = [...all, 'syncs', 'integrations'];
+  const streamMakers = [...all, 'makes streams'];
+  const syncs = [...streamMakers, 'syncs', 'integrations', 'streams with addresses', 'streams with users'];
   /** Roles that administer a company; the last one administers another company. */
   const company = ['operator', 'company admin', 'company settings', 'another company'];
   const groups = [...all, 'manages groups'];
@@ -130,12 +131,12 @@ describe('access to each route by role', () => {
     [
       'get /syncs/:id/runs/:run/rows.csv',
       () => `/syncs/${scene.integration}/runs/${scene.run}/rows.csv`,
-      all,
+      [...streamMakers, 'streams with addresses'],
       200,
       404,
     ],
     ['get /streams', () => '/streams', syncs, 200, 200],
-    ['post /streams', () => '/streams', syncs, 400, 400],
+    ['post /streams', () => '/streams', streamMakers, 400, 400],
     ['get /streams/:id', () => `/streams/${scene.stream}`, syncs, 200, 404],
     ['post /streams/:id', () => `/streams/${scene.stream}`, syncs, 400, 404],
     ['get /groups', () => '/groups', groups, 200, 200],

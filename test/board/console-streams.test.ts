@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Console, openConsole, page, post } from './console-scene.ts';
+import { inWorkspace, type Visitor } from './people.ts';
 
 let scene: Console;
 beforeAll(async () => {
@@ -46,4 +47,34 @@ test('a stream can be paused and resumed in its own workspace, with audit entrie
     { action: 'streams.pause', detail: { name: 'crm' } },
     { action: 'streams.resume', detail: { name: 'crm' } },
   ]);
+});
+
+test('an account needs the rights to syncs, users and personal data to decide what a stream sends', async () => {
+  const path = `/streams/${scene.stream}`;
+  const forms: [path: string, fields: Record<string, string>][] = [
+    ['/streams', { name: 'own', url: 'https://elsewhere.example/in' }],
+    [path, { action: 'test' }],
+    [path, { action: 'replay-from', at: '2026-11-23T08:00:00Z' }],
+    [path, { action: 'remove', confirm: 'crm' }],
+  ];
+  const shownTo = async (visitor: Visitor) =>
+    [(await page(visitor, '/streams')).text, (await page(visitor, path)).text]
+      .flatMap((text) => [...text.matchAll(/<button[^>]*>([^<]*)<\/button>/g)].map(([, name]) => name))
+      .filter((name) => /Create|Test|Replay|Remove/.test(name!));
+  for (const role of ['syncs', 'integrations', 'streams with addresses', 'streams with users']) {
+    const appGroups = [{ workspace: scene.shop, permissions: inWorkspace[role], teams: [] }];
+    const { visitor } = await scene.people.arrive([], { appGroups });
+    expect([role, await shownTo(visitor)]).toEqual([role, []]);
+    for (const [to, fields] of forms) {
+      const { status } = await post(visitor, to, { workspace: scene.shop, ...fields });
+      expect([role, fields, status]).toEqual([role, fields, 403]);
+    }
+    const { status } = await post(visitor, path, { workspace: scene.shop, action: 'pause' });
+    expect([role, status]).toEqual([role, 303]);
+  }
+  const appGroups = [{ workspace: scene.shop, permissions: inWorkspace['makes streams'], teams: [] }];
+  const { visitor } = await scene.people.arrive([], { appGroups });
+  expect(await shownTo(visitor)).toEqual(['Create stream', 'Test', 'Replay from a time', 'Remove stream']);
+  const replay = { workspace: scene.shop, action: 'replay-from', at: '2026-11-23T08:00:00Z' };
+  expect((await post(visitor, path, replay)).status).toBe(303);
 });

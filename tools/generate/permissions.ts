@@ -1,6 +1,7 @@
 import { type Right, rights } from '../../src/board/access.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { settings } from '../../src/platform/config.ts';
+import { SENDS } from '../../src/resources/streams.ts';
 import { permissions } from '../../src/schemas/permissions.ts';
 import { rulesOf } from '../../src/schemas/vendor-rules.ts';
 
@@ -18,8 +19,16 @@ const meanings: Record<Right, string> = {
   edit_segments: 'Create and change segments',
   archive_segments: 'Archive segments',
   centers: 'View preference centers and their preview',
-  syncs: 'View, run, pause and cancel warehouse syncs; view and pause streams',
+  syncs: 'View, run, pause and cancel warehouse syncs; view, pause and resume streams',
 };
+
+/** Actions that need several rights at once. */
+const combined: { meaning: string; needs: readonly Right[] }[] = [
+  {
+    meaning: 'Create, test, replay and remove streams, which send personal data',
+    needs: SENDS,
+  },
+];
 
 const code = (names: readonly string[]) => names.map((name) => `\`${name}\``).join(', ');
 
@@ -36,6 +45,10 @@ export function permissionsPage(): string {
   const free = operations.filter(({ permission, auth }) => permission === undefined && auth === undefined);
   const console = (Object.keys(rights) as Right[]).map(
     (right) => `| ${meanings[right]} | ${code(rights[right])} |`,
+  );
+  const together = combined.map(
+    ({ meaning, needs }) =>
+      `| ${meaning} | ${needs.map((right) => rights[right].map((name) => `\`${name}\``).join(' or ')).join(', and ')} |`,
   );
   return `# Permissions
 
@@ -59,13 +72,14 @@ A SCIM token opens every endpoint below \`/scim/v2\` for one company, and no oth
 
 ## Console accounts
 
-Each page of the console needs one of the listed permissions in the workspace. The names are those of SCIM. In a workspace, \`admin\` includes all of
+Each page of the console needs one of the listed permissions in the workspace. Where the table has *and*, the account needs a permission of each part. The names are those of SCIM. In a workspace, \`admin\` includes all of
 them. The company permissions \`admin\` and \`manage_company_settings\` include all of them in every workspace of the company.
 [Who sees what](console.md#who-sees-what) lists the pages.
 
 | The account can | With one of |
 | --- | --- |
 ${console.join('\n')}
+${together.join('\n')}
 
 SCIM accepts further permissions of the vendor's protocol. They open no page of the console.
 `;
