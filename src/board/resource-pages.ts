@@ -203,7 +203,7 @@ ${
 ${found.length > PAGE && nextPage(this.#path, { [scope]: chosen?.id, before: shown.at(-1)!.id })}
 ${below}
 ${this.#ownerForms(visit, chosen, sent)}
-${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, isOpen: sent !== undefined || rows.length === 0 })}`;
+${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || rows.length === 0 })}`;
   }
 
   /** Returns the owners for which the viewer may create an entry. */
@@ -239,8 +239,15 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
       makers,
       chosen,
       sent,
+      warning,
       isOpen,
-    }: { makers: Owner[]; chosen: Owner | undefined; sent: Sent | undefined; isOpen: boolean },
+    }: {
+      makers: Owner[];
+      chosen: Owner | undefined;
+      sent: Sent | undefined;
+      warning: string | undefined;
+      isOpen: boolean;
+    },
   ): Html {
     const { scope, one } = this.#resource;
     const wanted = makers.find(({ id }) => id === sent?.given[scope]?.[0]) ?? chosen;
@@ -250,6 +257,7 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
         : workspaceChoice(makers, wanted, { mayBeAll: false });
     return html`<details class="card create" id="create"${isOpen && html` open`}><summary>${creation.button}</summary>
 ${creation.lead !== undefined && html`<p class="lead">${creation.lead}</p>`}
+${warning !== undefined && html`<p class="banner warn" role="status">${warning}</p>`}
 <form class="stack" method="post" action="${this.#path}#create" aria-label="Create a ${one}">${formProblem(sent)}${owner}
 ${formFields(creation.fields, { id: 'create', sent })}
 <p class="actions"><button class="main">${creation.button}</button></p></form></details>`;
@@ -353,6 +361,8 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
   async #show(visit: Asked, one: One, tried?: { verb: string; sent: Sent }): Promise<Html> {
     const { columns, nameOf, actions } = this.#resource;
     const offered = actions.filter((action) => this.#may(visit, action, one));
+    // The problem of an action without a form, or of one that is no longer offered, is shown below the buttons.
+    const hasForm = offered.some((action) => action.verb === tried?.verb && !isButton(action));
     return html`<h1>${nameOf(one)}</h1>
 <div class="card">${facts(
       columns
@@ -360,7 +370,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
         .map((column) => [column.title!, cellOf(column, one)]),
     )}</div>
 ${offered.filter(isButton).length > 0 && html`<div class="actions">${offered.filter(isButton).map((action) => this.#button(visit, action, one))}</div>`}
-${tried && offered.filter(isButton).some(({ verb }) => verb === tried.verb) && formProblem(tried.sent)}
+${!hasForm && formProblem(tried?.sent)}
 ${await this.#extras.section?.(visit, one)}
 ${offered.filter((action) => !isButton(action)).map((action) => this.#actionForm(visit, { action, one, sent: action.verb === tried?.verb ? tried.sent : undefined }))}`;
   }

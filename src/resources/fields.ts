@@ -70,6 +70,11 @@ export function withDefault<T>(field: Field<T>, fallback: T): Field<T> {
   return { ...field, required: false, fallback };
 }
 
+/** Omits a field from the console. */
+export function commandOnly<T>(field: Field<T>): Field<T> {
+  return { ...field, only: 'command' };
+}
+
 export function text<T = string>(
   { label, help, value = 'text', only }: Words,
   read: (text: string) => T,

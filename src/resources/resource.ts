@@ -80,6 +80,8 @@ interface Verb<F extends Fields> {
   fields: F;
   /** Sentence above the form. */
   lead?: string;
+  /** Returns a sentence about a setting that the console needs for the action and does not have. */
+  warning?(context: Pick<Context, 'config'>): string | undefined;
   /** Notice on the page after the action. */
   done: string;
 }

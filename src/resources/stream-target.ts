@@ -22,11 +22,14 @@ import {
 } from '../streams/kafka.ts';
 import type { DestinationKind } from '../streams/open-destination.ts';
 import { newWebhookSecret, refusalOfSecret } from '../streams/webhook.ts';
-import { choice, flag, optional, secret, text, type ValuesOf } from './fields.ts';
+import { choice, commandOnly, flag, optional, secret, text, type ValuesOf } from './fields.ts';
 import { InvalidValue, Refusal } from './refusal.ts';
 import { requireEndpoint } from './source.ts';
 
-/** Target of a stream, as command options and form fields. */
+/**
+ * Target of a stream, as command options and form fields. Streams to files are created by the command line only, because
+ * their folders and buckets belong to the operator and are reached from the machine of sync.
+ */
 export const targetFields = {
   url: optional(
     text(
@@ -63,34 +66,48 @@ export const targetFields = {
       (given) => given,
     ),
   ),
-  to: optional(
-    text(
-      { label: 'File target', help: 'files: target, s3://bucket/prefix or file:///folder', value: 'place' },
-      rule(refusalOfPlace),
-      {
-        maxLength: 2000,
-      },
+  to: commandOnly(
+    optional(
+      text(
+        { label: 'File target', help: 'files: target, s3://bucket/prefix or file:///folder', value: 'place' },
+        rule(refusalOfPlace),
+        {
+          maxLength: 2000,
+        },
+      ),
     ),
   ),
-  format: optional(
-    choice<StreamFormat>(
-      { label: 'File format', help: 'files: format (default: gzipped NDJSON)', value: 'format' },
-      streamFormats,
+  format: commandOnly(
+    optional(
+      choice<StreamFormat>(
+        { label: 'File format', help: 'files: format (default: gzipped NDJSON)', value: 'format' },
+        streamFormats,
+      ),
     ),
   ),
-  region: optional(
-    text({ label: 'S3 region', help: 's3: region of the bucket', value: 'region' }, (given) => given),
-  ),
-  endpoint: optional(
-    text(
-      { label: 'S3 endpoint', help: 's3: address of an S3-compatible service (default: AWS)', value: 'url' },
-      (given) => given,
+  region: commandOnly(
+    optional(
+      text({ label: 'S3 region', help: 's3: region of the bucket', value: 'region' }, (given) => given),
     ),
   ),
-  access_key_id: optional(
-    text(
-      { label: 'S3 access key id', help: 's3: access key id (default: the settings S3_*)', value: 'id' },
-      (given) => given,
+  endpoint: commandOnly(
+    optional(
+      text(
+        {
+          label: 'S3 endpoint',
+          help: 's3: address of an S3-compatible service (default: AWS)',
+          value: 'url',
+        },
+        (given) => given,
+      ),
+    ),
+  ),
+  access_key_id: commandOnly(
+    optional(
+      text(
+        { label: 'S3 access key id', help: 's3: access key id (default: the settings S3_*)', value: 'id' },
+        (given) => given,
+      ),
     ),
   ),
   secret: secret({
@@ -131,7 +148,7 @@ function readBrokers(text: string): string[] {
 export async function readTarget(options: TargetValues, config: Config): Promise<Target> {
   const { url, kafka, to } = options;
   if ([url, kafka, to].filter((one) => one !== undefined).length !== 1)
-    throw new Refusal('set one of --url, --kafka and --to', 'url');
+    throw new Refusal('set one destination: one of --url, --kafka and --to', 'url');
   for (const [name, flag] of Object.entries(fileOptions))
     if (to === undefined && options[name as keyof typeof fileOptions] !== undefined)
       throw new Refusal(`${flag} needs --to`, name);

@@ -225,7 +225,11 @@ export const streams = describeResource<DestinationRow>({
       'Create a stream to a webhook (its secret is shown once), a Kafka topic, or files in a folder or bucket.',
     example: 'streams create --workspace default --name crm --url https://crm.example.com/penstock',
     permit: SENDS,
-    lead: 'Fill in one destination: a webhook URL, Kafka brokers with a topic, or a file target.',
+    lead: 'Fill in one destination: a webhook URL, or Kafka brokers with a topic. Create a stream to files with `penstock streams create --to`.',
+    warning: ({ config }) =>
+      integrationKeys(config).length > 0
+        ? undefined
+        : 'INTEGRATION_KEY is not set for the console (process board), so it cannot store secrets. Set it to the value that the sync processes have, and restart board. Until then, only a Kafka stream without a user can be created.',
     done: 'Created. “Test” sends an empty batch to the destination.',
     fields: {
       name: name('name, unique among the streams of the workspace'),
@@ -243,9 +247,6 @@ export const streams = describeResource<DestinationRow>({
       ),
     },
     async run({ database, config, actor }, { owner, values }) {
-      // Folders and buckets belong to the operator, so users of a workspace must not write to them.
-      if (values.to !== undefined && actor.kind !== 'operator')
-        throw new Refusal('only BOARD_USER and the command line can create a stream to files', 'to');
       const { kind, settings, credentials, newSecret, gatherMs = 0 } = await readTarget(values, config);
       const { name: called, from } = values;
       const id = newId();
@@ -273,8 +274,13 @@ export const streams = describeResource<DestinationRow>({
       example: example('test'),
       permit: SENDS,
       fields: {},
+      isOffered: ({ kind }: DestinationRow) => kind !== 'files',
       done: 'The destination accepted an empty batch.',
       async run(context, { one }) {
+        if (one.kind === 'files' && context.actor.via === 'console')
+          throw new Refusal(
+            `the console cannot reach folders and buckets of sync; run penstock streams test ${one.id} --workspace ${one.workspaceId}`,
+          );
         await test(context, one);
         return { one, row: { stream_id: one.id, name: one.name, reached: true } };
       },

@@ -78,3 +78,34 @@ test('an account needs the rights to syncs, users and personal data to decide wh
   const replay = { workspace: scene.shop, action: 'replay-from', at: '2026-11-23T08:00:00Z' };
   expect((await post(visitor, path, replay)).status).toBe(303);
 });
+
+test('the form names the missing INTEGRATION_KEY and offers webhooks and Kafka, but no files', async () => {
+  const { text } = await page(scene.operator, '/streams?workspace=shop');
+  expect(textOf(text)).toContain('INTEGRATION_KEY is not set for the console');
+  expect(textOf(text)).toContain('penstock streams create --to');
+  const names = [...text.matchAll(/<(?:input|select) [^>]*name="([a-z_]+)"/g)].map(([, name]) => name);
+  expect(names).toEqual(expect.arrayContaining(['url', 'kafka', 'topic', 'secret']));
+  for (const name of ['to', 'format', 'region', 'endpoint', 'access_key_id'])
+    expect(names).not.toContain(name);
+  const create = (fields: Record<string, string>) =>
+    post(scene.operator, '/streams', { workspace: scene.shop, ...fields });
+  const files = await create({ name: 'files', to: 'file:///tmp' });
+  expect([files.status, await files.text()]).toEqual([400, expect.stringContaining('one of --url, --kafka')]);
+  const kafka = { name: 'topic', kafka: 'kafka.example.com:9092', topic: 'users' };
+  expect((await create(kafka)).status).toBe(303);
+});
+
+test('the console offers no test of a stream to files and refuses it with the command to run', async () => {
+  const [{ id }] = (await scene.query(
+    `insert into stream_destinations (workspace_id, id, name, kind, settings, position)
+     values ($1, gen_random_uuid(), 'files', 'files', '{"to": "file:///srv/out", "format": "ndjson"}', 0) returning id`,
+    scene.shop,
+  )) as [{ id: string }];
+  const path = `/streams/${id}?workspace=shop`;
+  expect((await page(scene.operator, path)).text).not.toContain('value="test"');
+  const refused = await post(scene.operator, path, { action: 'test' });
+  expect([refused.status, textOf(await refused.text())]).toEqual([
+    400,
+    expect.stringContaining(`penstock streams test ${id}`),
+  ]);
+});

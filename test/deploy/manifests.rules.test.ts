@@ -112,7 +112,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     for (const { spec } of of('PodDisruptionBudget')) expect(finds(spec.selector.matchLabels)).toBe(1);
     for (const { spec } of of('PodMonitor')) expect(finds(spec.selector.matchLabels)).toBe(4);
     const policies = of('NetworkPolicy').map(({ spec }) => finds(spec.podSelector.matchLabels));
-    expect(policies.sort()).toEqual([1, 1, 1, 4]);
+    expect(policies.sort()).toEqual([1, 1, 1, 1, 4]);
     const targets = [...of('ScaledObject'), ...of('HorizontalPodAutoscaler')].map(
       (one) => one.spec.scaleTargetRef.name,
     );
@@ -121,6 +121,16 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
       // A number here would be reset by each apply.
       expect(target.spec.replicas).toBeUndefined();
     }
+  });
+
+  test('gives sync and board the key of credentials, and the same rule for addresses that users enter', () => {
+    const deployments = of('Deployment').filter((one) =>
+      one.spec.template.spec.containers[0].env.some(({ name }: Any) => name === 'INTEGRATION_KEY'),
+    );
+    expect(deployments.map(componentOf).sort()).toEqual(['board', 'sync']);
+    const rules = of('NetworkPolicy').filter(({ spec }) => spec.policyTypes.includes('Egress'));
+    expect(rules.map(componentOf).sort()).toEqual(['board', 'sync']);
+    expect(rules[0].spec.egress).toEqual(rules[1].spec.egress);
   });
 
   test('has space in /tmp for the files that syncs may write', () => {

@@ -77,7 +77,7 @@ function* missingKeys({ DEPLOYMENT_FORM, INTEGRATION_KEY }: Config): Iterable<Fi
     yield warning(
       'settings',
       'INTEGRATION_KEY is empty: credentials of integrations, streams to webhooks and buckets cannot be stored or read',
-      'Create a key with `openssl rand -base64 32`, and set it as INTEGRATION_KEY for sync and for this command.',
+      'Create a key with `openssl rand -base64 32`, and set it as INTEGRATION_KEY for sync, board and this command.',
     );
 }
 

@@ -13,14 +13,14 @@ export const outgoingSettings = {
     description:
       'The addresses that Penstock never connects to, also if a name resolves to them: for webhooks, callbacks, Kafka brokers, buckets, and sources of syncs and imports. Networks and these words, separated by commas: `private` (all addresses that are not public, for example private, loopback, link-local and multicast), `metadata` (the addresses from which cloud machines read credentials), or only `none`. Empty: `private` in the production form, `metadata` in the embedded form (DEPLOYMENT_FORM). All processes and the admin command need the same value.',
     example: 'private,203.0.113.0/24',
-    readBy: ['web', 'sync', 'cli'],
+    readBy: ['web', 'sync', 'board', 'cli'],
     ...REFUSED,
   }),
   ALLOWED_NETWORKS: text({
     description:
       'Exceptions from REFUSED_NETWORKS and SYNC_REFUSED_NETWORKS, separated by commas. Name the networks of your own warehouses and destinations. All processes and the admin command need the same value.',
     example: '10.1.0.0/16,fd12:3456::/32',
-    readBy: ['web', 'sync', 'cli'],
+    readBy: ['web', 'sync', 'board', 'cli'],
     pattern: `^(${NETWORK}( *, *${NETWORK})*)?$`,
     rule: 'must be networks such as 10.1.0.0/16, separated by commas',
   }),
@@ -39,7 +39,7 @@ export const syncSettings = {
     description:
       'The key that encrypts the credentials of integrations and streams: 32 bytes in base64 or hex, as `openssl rand -base64 32` prints them. To replace a key, put the new key first and the old one after a comma: the first key encrypts, and every key decrypts. Empty: the embedded form uses a key in DATA_DIR, and the production form cannot store credentials.',
     example: '0123456789abcdef'.repeat(4),
-    readBy: ['sync', 'cli'],
+    readBy: ['sync', 'board', 'cli'],
     pattern: '^((?:[A-Za-z0-9+/]{43}=|[0-9A-Fa-f]{64})(?:,(?:[A-Za-z0-9+/]{43}=|[0-9A-Fa-f]{64}))*)?$',
     rule: 'must be 32 bytes in base64 or hex, or several such keys separated by commas',
   }),

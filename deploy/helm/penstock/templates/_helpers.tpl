@@ -81,7 +81,7 @@ sync:
 board:
   command: [node, dist/src/board.js]
   port: 3001
-  secrets: { BOARD_PASSWORD: needed, OIDC_CLIENT_SECRET: optional }
+  secrets: { BOARD_PASSWORD: needed, INTEGRATION_KEY: optional, OIDC_CLIENT_SECRET: optional }
   tmp: 64Mi
 {{- end }}
 
