@@ -18,6 +18,7 @@ import {
   replayFrom,
   setDestinationState,
 } from '../store/stream-destinations.ts';
+import { beginErasurePass } from '../store/stream-erasures.ts';
 import { DeliveryError } from '../streams/destination.ts';
 import { openDestination, openingBy, placeOf } from '../streams/open-destination.ts';
 import { name, optional, readTime, text, time } from './fields.ts';
@@ -363,12 +364,15 @@ export const streams = describeResource<DestinationRow>({
       example: 'streams erase --workspace default',
       permit: 'change',
       fields: {},
-      lead: 'A worker erases deleted users from the log of streams within an hour.',
-      done: 'Deleted users were erased from the log of streams.',
+      lead: 'A worker erases deleted users from the log of streams within an hour. The button starts the erasure immediately.',
+      done: 'The erasure has started. A worker finishes it in the background.',
       async run({ database, actor }, { owner }) {
-        await eraseDeletedFromLog(database.pool, owner.id);
+        // The audit entry is written first, because an erasure cannot be undone.
         const entry = { action: 'streams.erase', subject: { kind: 'workspace', id: owner.id } } as const;
         await recordAudit(database.pool, actor, [{ ...entry, workspaceId: owner.id, detail: {} }]);
+        // A pass over a large log takes longer than a request of the console may take.
+        if (actor.via === 'console') await beginErasurePass(database.pool, owner.id, 0);
+        else await eraseDeletedFromLog(database.pool, owner.id);
         return { row: { workspace: owner.name, state: 'erased' } };
       },
     }),

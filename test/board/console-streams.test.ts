@@ -95,6 +95,22 @@ test('the form names the missing INTEGRATION_KEY and offers webhooks and Kafka, 
   expect((await create(kafka)).status).toBe(303);
 });
 
+test('the console begins an erasure from the log without waiting and records it', async () => {
+  await scene.query(
+    `with erasure as (
+       insert into stream_erasures (workspace_id, subject_kind, subject, up_to)
+       values ($1, 'profile', gen_random_uuid()::text, 0))
+     insert into stream_erasure_passes (workspace_id) values ($1)`,
+    scene.shop,
+  );
+  const { status } = await post(scene.operator, '/streams', { workspace: scene.shop, action: 'erase' });
+  expect(status).toBe(303);
+  expect(await scene.query('select reached from stream_erasure_passes')).toEqual([{ reached: 0 }]);
+  expect(await scene.query('select in_pass from stream_erasures')).toEqual([{ in_pass: true }]);
+  const entries = await scene.query("select workspace_id::text from audit where action = 'streams.erase'");
+  expect(entries).toEqual([{ workspace_id: scene.shop }]);
+});
+
 test('the console offers no test of a stream to files and refuses it with the command to run', async () => {
   const [{ id }] = (await scene.query(
     `insert into stream_destinations (workspace_id, id, name, kind, settings, position)
