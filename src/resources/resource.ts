@@ -195,12 +195,10 @@ export function keyset<Name extends 'workspaceId' | 'companyId'>(
   owner: Name,
   { owners, after, before, newestFirst = false, limit }: ListPage,
 ) {
-  const [only, ...others] = owners ?? [];
-  const owned =
-    owners === undefined ? {} : { [owner]: others.length === 0 ? (only ?? '') : { in: [...owners] } };
+  const owned = owners && { [owner]: owners.length === 1 ? owners[0] : { in: [...owners] } };
   return {
     where: {
-      ...(owned as { [Column in Name]?: string }),
+      ...(owned as { [Column in Name]?: string } | undefined),
       ...((after !== undefined || before !== undefined) && {
         id: { ...(after !== undefined && { gt: after }), ...(before !== undefined && { lt: before }) },
       }),

@@ -147,6 +147,16 @@ describe('a team', () => {
   });
 });
 
+test('the pages of a company without workspaces list no teams, and link teams and sets', async () => {
+  const empty = await createCompany(pool() as never, `company-${uuidv7()}`);
+  const { visitor } = await scene.people.arrive(['admin'], { company: empty });
+  const { status, text } = await page(visitor, '/teams');
+  expect([status, text]).toEqual([200, expect.stringContaining('No teams yet')]);
+  const accounts = await page(visitor, '/accounts');
+  expect(accounts.text).toContain('href="/teams"');
+  expect(accounts.text).toContain(`href="/permission-sets?company=${empty}"`);
+});
+
 describe('granting permissions', () => {
   test('a workspace administrator can grant nothing, not even to the own account', async () => {
     const appGroups = [{ workspace: scene.shop, permissions: ['admin'], teams: [] }];

@@ -92,7 +92,7 @@ ${
 <fieldset><legend>Permissions in the team</legend><div class="choices">${teamPermissions.map((name) => html`<label class="check"><input type="checkbox" name="permission" value="${name}"> <code>${name}</code></label>`)}</div></fieldset>
 <p class="actions"><button class="main" name="action" value="give_team">Assign team</button></p></form>`
 }
-${sets.length === 0 && teams.length === 0 && html`<p class="lead"><a href="${pathWith('/teams', { company: companyId })}">Create a team or a permission set</a> first.</p>`}`;
+${sets.length === 0 && teams.length === 0 && html`<p class="lead">Create a <a href="/teams">team</a> or a <a href="${pathWith('/permission-sets', { company: companyId })}">permission set</a> first.</p>`}`;
 }
 
 /** @throws {Sorry} if the account is not in the viewer's company */

@@ -52,7 +52,7 @@ const list: Page<PageServices> = {
     });
     const next = page.length > PAGE || isCut ? shown.at(-1)!.position : undefined;
     const body = html`<h1>Accounts</h1>
-<p class="lead">Who may sign in to the console of ${company.name}. The company's identity provider makes and changes them over SCIM. What is given by workspace is named by <a href="${pathWith('/teams', { company: company.id })}">teams and permission sets</a>.</p>
+<p class="lead">Who may sign in to the console of ${company.name}. The company's identity provider makes and changes them over SCIM. What is given by workspace is named by <a href="/teams">teams</a> and <a href="${pathWith('/permission-sets', { company: company.id })}">permission sets</a>.</p>
 ${choice('/accounts')}
 <form class="row" method="get" action="/accounts" role="search"><input type="hidden" name="company" value="${company.id}">
 <label class="grow">Email address, or what it begins with <input type="search" name="q" value="${text}" maxlength="${MAX_TEXT}"></label><button class="main">Look up</button></form>
