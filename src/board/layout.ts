@@ -215,15 +215,18 @@ export function pathWith(path: string, query: Record<string, string | undefined>
 /** Maximum number of options in a select. For more workspaces, the user types the name or id. */
 const MOST_CHOICES = 200;
 
-/** Renders a workspace selection; undefined if there are fewer than two workspaces. */
+/**
+ * Renders a workspace selection; undefined if there are fewer than two workspaces.
+ * @param list id of the list of suggestions, unique on the page
+ */
 export function workspaceChoice(
   workspaces: Workspace[],
   chosen: Workspace | undefined,
-  { mayBeAll = true } = {},
+  { mayBeAll = true, list = 'workspaces' } = {},
 ): Part {
   if (workspaces.length < 2) return undefined;
   if (workspaces.length > MOST_CHOICES)
-    return html`<label>Workspace, by name or id <input name="workspace" list="workspaces" value="${chosen?.name}" autocomplete="off"><datalist id="workspaces">${workspaces
+    return html`<label>Workspace, by name or id <input name="workspace" list="${list}" value="${chosen?.name}" autocomplete="off"><datalist id="${list}">${workspaces
       .slice(0, MOST_CHOICES)
       .map(({ name }) => html`<option value="${name}"></option>`)}</datalist></label>`;
   return html`<label>Workspace <select name="workspace">${mayBeAll && html`<option value="">All</option>`}${workspaces.map(

@@ -45,8 +45,14 @@ export interface ExtraColumn<One> {
 export interface Extras<One> {
   /** Section below the facts on the page of one resource. */
   section?(visit: Asked, one: One): Promise<Part>;
-  /** Section below the heading of the list. */
-  above?(visit: Asked, owner: Owner | undefined): Promise<Part>;
+  /** Search of the list, in the form that selects the workspace. */
+  search?: {
+    /** Query parameters, which the link to older entries keeps. */
+    parameters: readonly string[];
+    fields(visit: Asked, owner: Owner | undefined): Part;
+    /** Section below the form. */
+    found(visit: Asked): Part;
+  };
   /** List columns that only the console has. */
   columns?(visit: Asked, owner: Owner | undefined): Promise<ExtraColumn<One>[]>;
   /** Section below the list. */
@@ -141,9 +147,10 @@ class Renderer<One extends { id: string }> {
     const { workspaces } = visit;
     const chosen = (await chosenWorkspace(visit)) ?? (isOfOne ? workspaces[0] : undefined);
     const field = workspaceChoice(workspaces, chosen, { mayBeAll: !isOfOne });
+    const search = this.#extras.search?.fields(visit, chosen);
     const choice =
-      field &&
-      html`<form class="row" method="get" action="${this.#path}">${field}<button>Show</button></form>`;
+      (field || search) &&
+      html`<form class="row" method="get" action="${this.#path}">${field}${search}<button class="${search && 'main'}">Show</button></form>`;
     return { chosen, choice, ids: (chosen ? [chosen] : workspaces).map(({ id }) => id) };
   }
 
@@ -159,11 +166,15 @@ class Renderer<One extends { id: string }> {
     });
     const shown = found.slice(0, PAGE);
     const makers = creation ? this.#makers(visit, creation, chosen) : [];
-    const [more, above, below] = await Promise.all([
+    const { search } = this.#extras;
+    const [more, below] = await Promise.all([
       this.#extras.columns?.(visit, chosen) ?? [],
-      this.#extras.above?.(visit, chosen),
       this.#extras.below?.(visit, chosen),
     ]);
+    const kept = {
+      [scope]: chosen?.id,
+      ...Object.fromEntries(search?.parameters.map((name) => [name, query(name)]) ?? []),
+    };
     const several = scope === 'workspace' && visit.workspaces.length > 1 && !this.#resource.isOfOne;
     const listed = columns.filter(
       (column) =>
@@ -192,15 +203,15 @@ class Renderer<One extends { id: string }> {
     ];
     return html`<h1>${title}</h1>
 <p class="lead">${lead}</p>
-${choice}${above}
+${choice}${search?.found(visit)}
 ${
   rows.length > 0
     ? table(title, headings, rows)
     : query('before') === ''
       ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
-      : empty(`No older ${many}`, html`<a href="${this.#path}">The newest ones</a>`)
+      : empty(`No older ${many}`, html`<a href="${pathWith(this.#path, kept)}">The newest ones</a>`)
 }
-${found.length > PAGE && nextPage(this.#path, { [scope]: chosen?.id, before: shown.at(-1)!.id })}
+${found.length > PAGE && nextPage(this.#path, { ...kept, before: shown.at(-1)!.id })}
 ${below}
 ${this.#ownerForms(visit, chosen, sent)}
 ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || rows.length === 0 })}`;
@@ -254,7 +265,7 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
     const owner =
       makers.length === 1
         ? scope !== 'installation' && html`<input type="hidden" name="${scope}" value="${makers[0]!.id}">`
-        : workspaceChoice(makers, wanted, { mayBeAll: false });
+        : workspaceChoice(makers, wanted, { mayBeAll: false, list: 'create-workspaces' });
     return html`<details class="card create" id="create"${isOpen && html` open`}><summary>${creation.button}</summary>
 ${creation.lead !== undefined && html`<p class="lead">${creation.lead}</p>`}
 ${warning !== undefined && html`<p class="banner warn" role="status">${warning}</p>`}

@@ -174,4 +174,20 @@ describe('preference centers', () => {
     );
     expect(text).toContain('A link opens nothing for this user');
   });
+
+  test('the list of groups has one form for workspace and user, and older groups keep the user', async () => {
+    await scene.query(
+      `insert into subscription_groups (workspace_id, id, name, channel, created_at)
+       select $1, gen_random_uuid(), 'many ' || n, 'email', now() from generate_series(1, 51) as n`,
+      scene.shop,
+    );
+    const { text } = await page(scene.operator, '/groups?workspace=shop&user=user-1');
+    expect([...text.matchAll(/<form[^>]*method="get"/g)]).toHaveLength(1);
+    expect([...text.matchAll(/name="workspace"/g)]).toHaveLength(2);
+    expect(text).toContain("This user's state".replace("'", '&#39;'));
+    const [, older = ''] = /rel="next" href="([^"]*)"/.exec(text)!;
+    expect(older).toContain('user=user-1');
+    const next = await page(scene.operator, older.replaceAll('&amp;', '&'));
+    expect(next.text).toContain('value="user-1"');
+  });
 });

@@ -23,13 +23,22 @@ export function chooseUser(
   { workspaces, viewer, query }: Pick<Visit<PageServices>, 'workspaces' | 'viewer' | 'query'>,
   { path, workspace, keep = {} }: { path: string; workspace: Workspace; keep?: Record<string, string> },
 ): Part {
-  const maySee = viewer.can('users', workspace.id);
-  if (!maySee && workspaces.length < 2) return undefined;
+  const user = userField({ viewer, query }, workspace);
+  if (!user && workspaces.length < 2) return undefined;
   return html`<form class="row" method="get" action="${path}">
 ${workspaceChoice(workspaces, workspace, { mayBeAll: false })}
-${maySee && html`<label class="grow">For a user: external id <input type="search" name="user" value="${query('user')}" maxlength="${MAX_USER}"></label>`}
+${user}
 ${Object.entries(keep).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
 <button class="main">Show</button></form>`;
+}
+
+/** Renders the field for a user's external id; undefined if the viewer may not see users of the workspace. */
+function userField(
+  { viewer, query }: Pick<Visit<PageServices>, 'viewer' | 'query'>,
+  { id }: Workspace,
+): Part {
+  if (!viewer.can('users', id)) return undefined;
+  return html`<label class="grow">For a user: external id <input type="search" name="user" value="${query('user')}" maxlength="${MAX_USER}"></label>`;
 }
 
 /**
@@ -73,10 +82,12 @@ function stateOf(user: StoredUser, id: string): Part {
 
 /** Additions to the pages of groups: the subscription states of one user. */
 export const groupExtras: Extras<Group> = {
-  async above(visit, owner) {
-    const { query } = visit;
-    return html`${chooseUser(visit, { path: '/groups', workspace: owner! })}
-${query('user') !== '' && html`<p class="lead">With the states of ${query('user')}. A group of emails or phone numbers has the state of this user's email or phone.</p>`}`;
+  search: {
+    parameters: ['user'],
+    fields: (visit, owner) => userField(visit, owner!),
+    found: ({ query }) =>
+      query('user') !== '' &&
+      html`<p class="lead">With the states of ${query('user')}. A group of emails or phone numbers has the state of this user's email or phone.</p>`,
   },
   async columns(visit, owner) {
     const user = await chosenUser(visit, owner!);
