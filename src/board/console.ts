@@ -1,6 +1,7 @@
 import type { NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import type { Lacking, Readings } from '../checks/readings.ts';
+import type { QueuedOperation } from '../operations/operation.ts';
 import type { Config } from '../platform/config.ts';
 import { type Html, html } from '../platform/html.ts';
 import type { Log } from '../platform/log.ts';
@@ -49,6 +50,8 @@ export interface PageServices extends ConsoleServices {
   depths: LaneDepths;
   fleet: Fleet;
   renderer: Renderer;
+  /** Operations with which pages change users, with the rules of the API. */
+  operations: { track: QueuedOperation; remove: QueuedOperation };
 }
 
 /** A request of a signed-in user who has the page's right in at least one workspace. */

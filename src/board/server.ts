@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Lacking, Readings } from '../checks/readings.ts';
+import { usersDelete } from '../operations/users.delete.ts';
+import { usersTrack } from '../operations/users.track.ts';
 import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
@@ -9,6 +11,7 @@ import { createStrangersLog, type Log } from '../platform/log.ts';
 import { ResponseOrder } from '../platform/response-order.ts';
 import { traceRequests } from '../platform/tracing.ts';
 import { createRenderer } from '../preferences/renderer.ts';
+import type { LongStrings } from '../profile/attribute-rule.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { createLaneDepths } from '../queue/depth.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
@@ -16,6 +19,7 @@ import { type LaneProducer, type LayoutSettings, laneCount } from '../queue/lane
 import { createWaitingSearch } from '../queue/waiting-search.ts';
 import { descriptions, type Noun } from '../resources/index.ts';
 import type { Resource } from '../resources/resource.ts';
+import { rulesOf } from '../schemas/vendor-rules.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
@@ -222,6 +226,13 @@ function createServices(given: ConsoleServices): PageServices & Pick<Service, 's
     waiting,
     depths,
     renderer,
+    operations: {
+      track: usersTrack(config.SERVICE_ID_FIELD, {
+        longStrings: config.LONG_STRINGS as LongStrings,
+        rules: rulesOf[config.VENDOR_RULES],
+      }),
+      remove: usersDelete(config.SERVICE_ID_FIELD),
+    },
     fleet: createFleet(given),
     queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),
     stop: async () => void (await renderer.stop()),

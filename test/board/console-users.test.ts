@@ -235,6 +235,31 @@ describe('users', () => {
     expect(answer.status).toBe(400);
   });
 
+  test('the form of attributes keeps what was filled in and names the rule that the value breaks', async () => {
+    const path = `/users/${scene.user}?workspace=${scene.shop}`;
+    const set = (attribute: string, value: string) => ({
+      action: 'set_attribute',
+      attribute,
+      type: 'text',
+      value,
+    });
+    const before = await scene.query('select count(*)::int as entries from audit');
+    for (const [fields, problem] of [
+      [set('gender', 'somewhat'), 'gender'],
+      [set('colour', 'x'.repeat(300)), '255 characters'],
+      [set('external_id', 'x'), 'Use the API to change identifiers.'],
+      [set('service_id', toServiceId(newProfileId(Date.now()))), 'Use the API to change identifiers.'],
+    ] as const) {
+      const answer = await post(scene.operator, path, { ...fields, confirm: 'yes' });
+      const text = await answer.text();
+      expect([fields.attribute, answer.status]).toEqual([fields.attribute, 400]);
+      expect(/role="alert">([^<]*)</.exec(text)?.[1]).toContain(problem);
+      expect(text).toContain(`name="value" value="${fields.value}"`);
+    }
+    expect(await scene.query('select count(*)::int as entries from audit')).toEqual(before);
+    expect(JSON.stringify(await scene.installation.envelopes())).not.toContain('somewhat');
+  });
+
   test('a user is deleted through the queue after an identifier is typed', async () => {
     const id = await scene.createUser(scene.shop, 'to-delete');
     const form = await page(scene.operator, `/users/${toServiceId(id)}/delete`);

@@ -1,9 +1,7 @@
 import { ApiError } from '../../errors.ts';
 import type { AcceptedObject } from '../../jobs/envelope.ts';
 import { toUserObject, userFields } from '../../operations/export/user-fields.ts';
-import type { Caller } from '../../operations/operation.ts';
-import { usersDelete } from '../../operations/users.delete.ts';
-import { usersTrack } from '../../operations/users.track.ts';
+import type { Caller, Plan, QueuedOperation } from '../../operations/operation.ts';
 import { now, nowDate } from '../../platform/clock.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
@@ -11,10 +9,12 @@ import { presentTrace } from '../../platform/tracing.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
+import { Refusal } from '../../resources/refusal.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { readProfiles } from '../../store/export.ts';
 import { lacking, type Page, type PageServices, type Reply, Sorry, type Visit } from '../console.ts';
 import { pathWith } from '../layout.ts';
+import { sentence } from '../resource-form.ts';
 import { findUser, headingOf, type Seen } from './find-user.ts';
 import { userPath } from './users.ts';
 
@@ -101,15 +101,26 @@ export async function subscriptionForm({ services, viewer }: Visit<PageServices>
 }
 
 /**
- * Renders the form that sets or removes a custom attribute; undefined if the viewer may not change users or see values.
+ * Renders the form that sets or removes an attribute; undefined if the viewer may not change users or see values.
+ * @param refused the form that was sent, and the reason of its refusal
  */
-export function attributeForm({ viewer }: Visit<PageServices>, seen: Seen): Part {
+export function attributeForm(
+  { viewer }: Visit<PageServices>,
+  seen: Seen,
+  refused?: { field: Visit<PageServices>['field']; reason: Refusal },
+): Part {
   if (!viewer.can('change', seen.workspace.id) || !seen.pii) return undefined;
-  return html`<details class="card create"><summary>Set or remove an attribute</summary>
+  const sent = (name: string) => refused?.field(name) ?? '';
+  const problem = (name: string) =>
+    refused?.reason.field === name &&
+    html` <strong class="problem" id="${name}-problem" role="alert">${refused.reason.message}</strong>`;
+  const marks = (name: string) =>
+    refused?.reason.field === name && html` aria-invalid="true" aria-describedby="${name}-problem"`;
+  return html`<details class="card create"${refused && html` open`}><summary>Set or remove an attribute</summary>
 <form class="row" method="post" action="${pathOf(seen)}">
-<label>Attribute <input name="attribute" maxlength="255" required autocomplete="off"></label>
-<label>Type <select name="type">${TYPES.map((type) => html`<option value="${type}">${type}</option>`)}</select></label>
-<label class="grow">Value <input name="value" maxlength="2000" autocomplete="off"></label>
+<label>Attribute <input name="attribute" value="${sent('attribute')}" maxlength="255" required autocomplete="off"${marks('attribute')}>${problem('attribute')}</label>
+<label>Type <select name="type">${TYPES.map((type) => html`<option value="${type}"${type === sent('type') && html` selected`}>${type}</option>`)}</select></label>
+<label class="grow">Value <input name="value" value="${sent('value')}" maxlength="2000" autocomplete="off"${marks('value')}>${problem('value')}</label>
 <button name="action" value="set_attribute">Set…</button> <button name="action" value="remove_attribute">Remove…</button></form></details>`;
 }
 
@@ -124,8 +135,12 @@ interface Wanted {
   entry: Pick<AuditEntry, 'action' | 'detail'>;
 }
 
-/** @throws {Sorry} naming the field and its rule */
-function readChange({ field }: Visit<PageServices>): Wanted {
+/**
+ * @throws {Refusal} if a field of the attribute form breaks its rule
+ * @throws {Sorry} naming another field and its rule
+ */
+function readChange({ field, services }: Visit<PageServices>): Wanted {
+  const { SERVICE_ID_FIELD } = services.config;
   switch (field('action')) {
     case 'set_subscription': {
       const [subscription, state] = [field('subscription'), field('state')];
@@ -143,7 +158,7 @@ function readChange({ field }: Visit<PageServices>): Wanted {
       };
     }
     case 'set_attribute': {
-      const name = readAttribute(field('attribute'));
+      const name = readAttribute(field('attribute'), SERVICE_ID_FIELD);
       const value = readValue(field('type'), field('value'));
       return {
         attributes: { [name]: value },
@@ -153,7 +168,7 @@ function readChange({ field }: Visit<PageServices>): Wanted {
       };
     }
     case 'remove_attribute': {
-      const name = readAttribute(field('attribute'));
+      const name = readAttribute(field('attribute'), SERVICE_ID_FIELD);
       return {
         attributes: { [name]: null },
         sentence: `Remove the attribute ${name}?`,
@@ -168,11 +183,15 @@ function readChange({ field }: Visit<PageServices>): Wanted {
 /** Matches members of a track request that are not custom attributes or that identify the user. */
 const RESERVED = /^(?:external_id|user_alias|email|phone|subscription_groups|push_tokens|_.*)$/;
 
-function readAttribute(text: string): string {
+function readAttribute(text: string, serviceIdField: string): string {
   const name = text.trim();
-  if (name === '' || name.length > 255) throw new Sorry(400, "'attribute' must have 1 to 255 characters.");
-  if (RESERVED.test(name))
-    throw new Sorry(400, `'attribute' cannot be ${name.slice(0, 80)}. Use the API to change identifiers.`);
+  if (name === '' || name.length > 255)
+    throw new Refusal('The name of an attribute must have 1 to 255 characters.', 'attribute');
+  if (RESERVED.test(name) || name === serviceIdField)
+    throw new Refusal(
+      `The attribute cannot be ${name.slice(0, 80)}. Use the API to change identifiers.`,
+      'attribute',
+    );
   return name;
 }
 
@@ -182,18 +201,19 @@ function readValue(type: string, text: string): Json {
       return text;
     case 'number': {
       const number = Number(text);
-      if (text.trim() === '' || !Number.isFinite(number)) throw new Sorry(400, "'value' must be a number.");
+      if (text.trim() === '' || !Number.isFinite(number))
+        throw new Refusal('The value must be a number.', 'value');
       return number;
     }
     case 'true or false': {
-      if (text !== 'true' && text !== 'false') throw new Sorry(400, "'value' must be true or false.");
+      if (text !== 'true' && text !== 'false') throw new Refusal('The value must be true or false.', 'value');
       return text === 'true';
     }
     case 'JSON':
       try {
         return JSON.parse(text) as Json;
       } catch {
-        throw new Sorry(400, "'value' must be JSON, for example [1, 2].");
+        throw new Refusal('The value must be JSON, for example [1, 2].', 'value');
       }
     default:
       throw new Sorry(400, `'type' must be one of: ${TYPES.join(', ')}.`);
@@ -201,8 +221,9 @@ function readValue(type: string, text: string): Json {
 }
 
 /**
- * Validates the change with the rules of a track request.
- * @throws {Sorry} naming the rule that it breaks
+ * Validates the change with the rules of a track request. A value that the API would shorten or omit with a warning is
+ * refused, because the user of the console would not see the warning.
+ * @throws {Refusal} naming the rule that it breaks
  */
 async function plan(
   { services }: Visit<PageServices>,
@@ -216,13 +237,19 @@ async function plan(
     ...{ workspaceId: workspace.id, requestId, now: now() },
     ...{ hasGroup: (one: string) => one === found?.id, isBlocked: () => false },
   } as unknown as Caller;
-  const element = { [SERVICE_ID_FIELD]: toServiceId(id), _update_existing_only: true, ...attributes };
-  const operation = usersTrack(SERVICE_ID_FIELD);
+  const element = { ...attributes, _update_existing_only: true, [SERVICE_ID_FIELD]: toServiceId(id) };
+  const { objects, reply } = planOf(services.operations.track, caller, element);
+  const { warnings: [warning] = [] } = reply.body as { warnings?: { type: string }[] };
+  if (warning) throw new Refusal(sentence(warning.type), 'value');
+  return objects;
+}
+
+function planOf({ plan: planned }: QueuedOperation, caller: Caller, element: Record<string, Json>): Plan {
   try {
-    return operation.plan(caller, { attributes: [element] }).objects;
+    return planned(caller, { attributes: [element] });
   } catch (error) {
-    if (error instanceof ApiError) throw new Sorry(400, String(error.rejected[0]?.type ?? error.message));
-    throw error;
+    if (!(error instanceof ApiError)) throw error;
+    throw new Refusal(sentence(String(error.rejected[0]?.type ?? error.message)), 'value');
   }
 }
 
@@ -237,10 +264,20 @@ const change: Page<PageServices> = {
     const { viewer, field } = visit;
     const seen = await findUser(visit);
     if (!viewer.can('users', seen.workspace.id)) throw lacking('users');
-    const wanted = readChange(visit);
-    if (wanted.entry.action === 'users.set_attribute' && !seen.pii) throw lacking('pii');
+    const isAttribute = field('action').endsWith('_attribute');
+    if (isAttribute && !seen.pii) throw lacking('pii');
     const requestId = newId();
-    const objects = await plan(visit, seen, { attributes: wanted.attributes, requestId });
+    let wanted: Wanted;
+    let objects: AcceptedObject[];
+    try {
+      wanted = readChange(visit);
+      objects = await plan(visit, seen, { attributes: wanted.attributes, requestId });
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      if (!isAttribute) throw new Sorry(400, error.message);
+      const body = html`<h1>Change a user</h1>${attributeForm(visit, seen, { field, reason: error })}`;
+      return { title: 'Change a user', status: 400, body };
+    }
     if (field('confirm') !== 'yes') return confirmation(visit, seen, wanted);
     await enqueue(visit, seen, { requestId, objects, entry: wanted.entry });
     return {
@@ -333,11 +370,11 @@ const remove: Page<PageServices> = {
         problem: `The text does not match ${word}. The user was not deleted.`,
       });
     }
-    const serviceIdField = services.config.SERVICE_ID_FIELD;
+    const { config, operations } = services;
     const requestId = newId();
     const caller = { workspaceId: workspace.id, requestId } as unknown as Caller;
-    const { objects } = usersDelete(serviceIdField).plan(caller, {
-      [`${serviceIdField}s`]: [toServiceId(id)],
+    const { objects } = operations.remove.plan(caller, {
+      [`${config.SERVICE_ID_FIELD}s`]: [toServiceId(id)],
     });
     await enqueue(visit, seen, { requestId, objects, entry: { action: 'users.delete' } });
     return viewer.can('delivery', workspace.id)

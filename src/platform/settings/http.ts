@@ -70,10 +70,10 @@ export const httpSettings = {
   }),
   LONG_STRINGS: text({
     description:
-      'What happens to names and strings of more than 255 characters in attributes, events and purchases. `cut` stores the first 255 characters and adds a warning to the response. `refuse` rejects the object. All web and sync processes need the same value.',
+      'What happens to names and strings of more than 255 characters in attributes, events and purchases. `cut` stores the first 255 characters and adds a warning to the response. `refuse` rejects the object. All web, sync and board processes and the admin command need the same value.',
     default: 'cut',
     example: 'refuse',
-    readBy: ['web', 'sync', 'cli'],
+    readBy: ['web', 'sync', 'board', 'cli'],
     enum: ['cut', 'refuse'],
   }),
   PREFERENCE_LINK_DAYS: integer({
