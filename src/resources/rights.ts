@@ -10,7 +10,10 @@ export const rights = {
   pii: ['view_pii'],
   /** Download a user's data. */
   export: ['export_user_data'],
-  /** Change and delete users; replay, correct and discard dead letters. */
+  /**
+   * Change and delete users, with the right `users`, and `pii` to set an attribute. Replay and discard dead letters, with
+   * the right `delivery`, and `pii` to correct one. Erase deleted users from the log of streams, with the right `syncs`.
+   */
   change: ['edit_user_data', 'import_update_user_data'],
   /** View requests and dead letters. */
   delivery: ['dev_console', 'view_event_user_log'],
@@ -20,7 +23,7 @@ export const rights = {
   keys: ['view_api_keys', 'edit_api_keys'],
   /** Create and revoke API keys. */
   edit_keys: ['edit_api_keys'],
-  /** View subscription groups. */
+  /** View, create and archive subscription groups. */
   groups: ['manage_subscription_groups'],
   /** View segments, and count their users if the `users` right is given as well. */
   segments: ['view_segments', 'edit_segments', 'archive_segments'],

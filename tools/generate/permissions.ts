@@ -1,20 +1,21 @@
-import { type Right, rights } from '../../src/board/access.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { settings } from '../../src/platform/config.ts';
+import { type Right, rights } from '../../src/resources/rights.ts';
 import { SENDS } from '../../src/resources/streams.ts';
 import { permissions } from '../../src/schemas/permissions.ts';
 import { rulesOf } from '../../src/schemas/vendor-rules.ts';
 
-const meanings: Record<Right, string> = {
+/** Rights that open a page or an action only together with other rights. */
+type Supplement = 'export' | 'change';
+
+const meanings: Record<Exclude<Right, Supplement>, string> = {
   users: 'Find users and view them',
   pii: 'See names, addresses and values of attributes and properties. Without it, they are masked',
-  export: 'Download the data of a user',
-  change: 'Delete users; replay, correct and discard dead letters',
   delivery: 'Follow requests and view dead letters',
   usage: 'View limits and usage',
   keys: 'View API keys and their requests',
   edit_keys: 'Create and revoke API keys',
-  groups: 'View subscription groups',
+  groups: 'View, create and archive subscription groups',
   segments: 'View segments. To count their users, `view_user_profile` is needed as well',
   edit_segments: 'Create and change segments',
   archive_segments: 'Archive segments',
@@ -24,6 +25,12 @@ const meanings: Record<Right, string> = {
 
 /** Actions that need several rights at once. */
 const combined: { meaning: string; needs: readonly Right[] }[] = [
+  { meaning: 'Set subscriptions of users, and delete users', needs: ['change', 'users'] },
+  { meaning: 'Set and remove attributes of users', needs: ['change', 'users', 'pii'] },
+  { meaning: 'Download the data of a user', needs: ['export', 'users', 'pii'] },
+  { meaning: 'Replay and discard dead letters', needs: ['change', 'delivery'] },
+  { meaning: 'Correct dead letters', needs: ['change', 'delivery', 'pii'] },
+  { meaning: 'Erase deleted users from the log of streams', needs: ['change', 'syncs'] },
   {
     meaning: 'Create, test, replay and remove streams, which send personal data',
     needs: SENDS,
@@ -43,7 +50,7 @@ export function permissionsPage(): string {
     return `| \`${permission}\` | ${allows} |`;
   });
   const free = operations.filter(({ permission, auth }) => permission === undefined && auth === undefined);
-  const console = (Object.keys(rights) as Right[]).map(
+  const console = (Object.keys(meanings) as (keyof typeof meanings)[]).map(
     (right) => `| ${meanings[right]} | ${code(rights[right])} |`,
   );
   const together = combined.map(
@@ -52,7 +59,7 @@ export function permissionsPage(): string {
   );
   return `# Permissions
 
-<!-- Generated from src/schemas/permissions.ts, src/operations and src/board/access.ts by \`npm run generate\`. -->
+<!-- Generated from src/schemas/permissions.ts, src/operations and src/resources/rights.ts by \`npm run generate\`. -->
 
 ## API keys
 
