@@ -88,7 +88,7 @@ async function ownerOf(
 function addListing<One extends { id: string }>(command: Command, resource: Resource<One>): void {
   const { scope, naming, many, one, nouns = many, columns, listing } = resource;
   const verb = addVerb(command, 'list', listing);
-  if (scope !== 'installation' && naming.within === 'required')
+  if (scope !== 'installation' && naming.isWithin)
     verb.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
   else if (scope !== 'installation')
     verb.option(`--${scope} <${scope}>`, `only ${many} of this ${scope} (name or id)`);
@@ -120,14 +120,12 @@ function addNamed<One extends { id: string }>(
   { naming, scope }: Resource<One>,
   verb: Pick<Action<One>, 'verb' | 'sentence' | 'example'>,
 ): Command {
-  const { argument, help, within, options = {} } = naming;
+  const { argument, help, isWithin, options = {} } = naming;
   const isId = argument.slice(1, -1) === 'id';
   const added = addVerb(command, verb.verb, verb);
   if (isId) added.argument(argument, help, parseId);
   else added.argument(argument, help);
-  if (within === 'required') added.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
-  if (within === 'optional')
-    added.option(`--${scope} <${scope}>`, `${scope}, if several have one of this name`);
+  if (isWithin) added.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
   return addFields(added, options);
 }
 
@@ -142,17 +140,15 @@ function run<One extends { id: string }>(resource: Resource<One>, work: Work<One
   const { naming, one, noun, scope } = resource;
   return async (text: string | undefined, options: Options) => {
     await withInstallation(async (installation) => {
-      const isWithin =
-        naming.within !== undefined && scope !== 'installation' && options[scope] !== undefined;
       const find = async (context: Context) => {
-        const within = isWithin ? await ownerOf(resource, installation, options) : undefined;
+        const within = naming.isWithin ? await ownerOf(resource, installation, options) : undefined;
         const given = { text, options: readFields(naming.options ?? {}, options), within };
         const found = await (naming.find?.(context, given) ?? resource.find(context, text ?? '', undefined));
         if (found !== undefined) return found;
         const value = text ?? Object.values(given.options).find((option) => option !== undefined);
         const by = naming.by?.(given) ?? 'the id';
         throw new Refusal(
-          naming.within === 'required'
+          naming.isWithin
             ? `the ${scope} has no ${one} '${value}'`
             : `no ${one} has ${by} '${value}'; see ${PENSTOCK} ${noun} list`,
         );
@@ -176,10 +172,9 @@ const flagOf = (key: string) => `--${key.replaceAll('_', '-')}`;
 /** Returns the property name that Commander uses for the option of a field. */
 const keptAs = (key: string) => key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 
-/** Adds an option for each field that a command has. */
+/** Adds an option for each field. */
 function addFields(command: Command, fields: Fields): Command {
-  for (const [key, field] of Object.entries(fields))
-    if (field.only !== 'console') addField(command, key, field);
+  for (const [key, field] of Object.entries(fields)) addField(command, key, field);
   return command;
 }
 

@@ -9,7 +9,7 @@ export interface Sent {
   problems: Record<string, string>;
 }
 
-const isShown = ([, { only }]: [string, Field<unknown>]) => only !== 'command';
+const isShown = ([, { isCommandOnly }]: [string, Field<unknown>]) => !isCommandOnly;
 
 /** Whether the field must have a value. A field with a default text is prefilled, so an empty value is a mistake. */
 const isRequired = ({ required, fallback }: Field<unknown>) =>
@@ -95,8 +95,7 @@ interface Place {
 
 function formField(key: string, field: Field<unknown>, { id, given, problem }: Place): Html {
   const { label, help, control, required, fallback } = field;
-  const value =
-    given?.[0] ?? (typeof fallback === 'string' || typeof fallback === 'number' ? String(fallback) : '');
+  const value = given?.[0] ?? (typeof fallback === 'string' ? fallback : '');
   const isInvalid = problem !== undefined;
   const marks = html` aria-describedby="${id}-hint"${required && html` required`}${isInvalid && html` aria-invalid="true"`}`;
   const hint = html`<span class="hint" id="${id}-hint">${isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `}${hintOf(help)}</span>`;
@@ -113,12 +112,8 @@ function formField(key: string, field: Field<unknown>, { id, given, problem }: P
       return html`<label>${title} <select name="${key}"${marks}>${!required && html`<option value=""></option>`}${control.choices.map(
         (one) => html`<option value="${one}"${one === value && html` selected`}>${one}</option>`,
       )}</select>${hint}</label>`;
-    case 'area':
-      return html`<label>${title} <textarea name="${key}" rows="8" maxlength="${control.maxLength}" spellcheck="false"${marks}>${value}</textarea>${hint}</label>`;
     case 'secret':
       return html`<label>${title} <input type="password" name="${key}" autocomplete="off"${marks}>${hint}</label>`;
-    case 'number':
-      return html`<label>${title} <input name="${key}" value="${value}" inputmode="numeric" autocomplete="off"${marks}>${hint}</label>`;
     default:
       return html`<label>${title} <input name="${key}" value="${value}" maxlength="${control.maxLength}" placeholder="${control.placeholder}" autocomplete="off"${marks}>${hint}</label>`;
   }

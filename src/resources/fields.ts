@@ -6,8 +6,6 @@ import { InvalidValue } from './refusal.ts';
 /** The form control of a value. */
 export type Control =
   | { kind: 'text'; maxLength: number; placeholder?: string }
-  | { kind: 'area'; maxLength: number }
-  | { kind: 'number' }
   | { kind: 'choice'; choices: readonly string[] }
   /** Checkboxes. The command line takes comma-separated names. */
   | { kind: 'boxes'; choices: readonly string[] }
@@ -29,8 +27,8 @@ export interface Field<T> {
   required: boolean;
   /** Value that applies if the user gives none. */
   fallback?: T;
-  /** The only interface that has the field; absent if both have it. */
-  only?: 'command' | 'console';
+  /** Whether only the command line has the field. */
+  isCommandOnly?: boolean;
   /** @throws {InvalidValue} stating the rule */
   read(text: string): T;
 }
@@ -45,7 +43,6 @@ interface Words {
   label: string;
   help: string;
   value?: string;
-  only?: 'command' | 'console';
 }
 
 /** The largest value of a Postgres integer. */
@@ -72,29 +69,24 @@ export function withDefault<T>(field: Field<T>, fallback: T): Field<T> {
 
 /** Omits a field from the console. */
 export function commandOnly<T>(field: Field<T>): Field<T> {
-  return { ...field, only: 'command' };
+  return { ...field, isCommandOnly: true };
 }
 
 export function text<T = string>(
-  { label, help, value = 'text', only }: Words,
+  { label, help, value = 'text' }: Words,
   read: (text: string) => T,
   { maxLength = MAX_NAME, placeholder }: { maxLength?: number; placeholder?: string } = {},
 ): Field<T> {
   return {
     ...{ label, help, value, required: true, read },
     control: { kind: 'text', maxLength, ...(placeholder !== undefined && { placeholder }) },
-    ...(only && { only }),
   };
 }
 
 export const name = (help: string): Field<string> => text({ label: 'Name', help, value: 'name' }, readName);
 
-export const count = ({ label, help, value = 'number' }: Words): Field<number> => ({
-  ...{ label, help, value, required: true, read: readCount, control: { kind: 'number' } },
-});
-
 export function choice<T extends string>(
-  { label, help, value = label.toLowerCase(), only }: Words,
+  { label, help, value = label.toLowerCase() }: Words,
   choices: readonly T[],
 ): Field<T> {
   const read = (text: string) => {
@@ -102,10 +94,7 @@ export function choice<T extends string>(
     if (found === undefined) throw new InvalidValue(`Must be one of: ${choices.join(', ')}.`);
     return found;
   };
-  return {
-    ...{ label, help, value, required: true, read, control: { kind: 'choice', choices } },
-    ...(only && { only }),
-  };
+  return { label, help, value, required: true, read, control: { kind: 'choice', choices } };
 }
 
 /** Creates a field for a list of names. `read` validates the list, for example with `readNames`. */
@@ -144,12 +133,11 @@ export interface SecretSource {
   read(what: string): Promise<string>;
 }
 
-export function secret({ label, help, only, fileOnly }: Words & { fileOnly?: boolean }): Field<SecretSource> {
+export function secret({ label, help, fileOnly }: Words & { fileOnly?: boolean }): Field<SecretSource> {
   const read = (text: string): SecretSource => ({ isGiven: true, read: async () => text });
   return {
     ...{ label, help, value: 'file', required: false, read },
     control: { kind: 'secret', ...(fileOnly && { fileOnly }) },
-    ...(only && { only }),
   };
 }
 

@@ -1,6 +1,7 @@
 import { type Permission, permissions } from '../schemas/permissions.ts';
 import { apiKeyColumns, makeApiKey, revokeApiKey, type ShownApiKey } from '../store/api-keys.ts';
 import {
+  commandOnly,
   ipAllowlist,
   name,
   names,
@@ -143,12 +144,13 @@ export const keys = describeResource<ShownApiKey>({
         readNames('permission', permissions, { all: true }),
       ),
       name: withDefault(name('name for humans'), 'API key'),
-      secret: secret({
-        label: 'Existing secret',
-        help: 'file with an existing secret that clients already use; - reads standard input',
-        only: 'command',
-        fileOnly: true,
-      }),
+      secret: commandOnly(
+        secret({
+          label: 'Existing secret',
+          help: 'file with an existing secret that clients already use; - reads standard input',
+          fileOnly: true,
+        }),
+      ),
       ip_allowlist: ipAllowlist(
         'addresses and subnets from which it can be used, separated by commas (default: any)',
       ),

@@ -2,7 +2,7 @@ import type { Config } from '../platform/config.ts';
 import type { Json } from '../profile/json.ts';
 import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
-import type { Field, Fields, ValuesOf } from './fields.ts';
+import type { Fields, ValuesOf } from './fields.ts';
 import type { PagePermit, Permit } from './rights.ts';
 
 /** JSON members, with the names that scripts read. */
@@ -117,8 +117,8 @@ export interface Naming<One> {
   /** `<id>`, or `[id]` if options can identify it too. */
   argument: string;
   help: string;
-  /** Whether the lookup is limited to one workspace. */
-  within?: 'required' | 'optional';
+  /** Whether the lookup is limited to one workspace, which the command requires as an option. */
+  isWithin?: boolean;
   /** Options that identify the resource. */
   options?: Fields;
   /** Describes the given identifier for an error message; absent for `the id`. */
@@ -149,7 +149,7 @@ export interface Resource<One extends { id: string } = { id: string }> {
   scope: 'workspace' | 'company' | 'installation';
   /** Whether lists always cover a single workspace, in both interfaces. */
   isOfOne?: boolean;
-  /** Permit that the console requires to show the resource. */
+  /** Permit that each page and form of the resource needs. An action needs its own permit as well. */
   permit: PagePermit;
   columns: readonly Column<One>[];
   list(context: Context, page: ListPage): Promise<One[]>;
@@ -210,5 +210,3 @@ export function keyset<Name extends 'workspaceId' | 'companyId'>(
 
 /** Formats a time for JSON: ISO 8601 or null. */
 export const iso = (at: Date | null | undefined): string | null => at?.toISOString() ?? null;
-
-export type { Field, Fields, ValuesOf };

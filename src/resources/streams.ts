@@ -211,7 +211,7 @@ export const streams = describeResource<DestinationRow>({
   naming: {
     argument: '<stream>',
     help: 'its name or id',
-    within: 'required',
+    isWithin: true,
     async find(context, { text: nameOrId, within }) {
       const found = await all(context, within!.id);
       return found.find((one) => one.name === nameOrId) ?? found.find(({ id }) => id === nameOrId);
