@@ -34,12 +34,13 @@ export function readForm(
       .filter((one) => one !== '')
       .join(',');
     if (field.control.kind !== 'secret') given[key] = all;
-    if (field.control.kind === 'secret') values[key] = secretOf(key, text);
+    // White space at the ends may belong to a secret, for example to a password.
+    if (field.control.kind === 'secret') values[key] = secretOf(key, all[0] ?? '');
     else if (text === '' && !isRequired(field) && !filled[key]) values[key] = field.fallback;
     else
       try {
         if (text === '') throw new InvalidValue(`${field.label} is required.`);
-        values[key] = field.read(all.length > 1 ? text : all[0]!);
+        values[key] = field.read(text);
       } catch (error) {
         if (!(error instanceof InvalidValue)) throw error;
         problems[key] = error.message;
