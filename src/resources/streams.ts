@@ -328,8 +328,8 @@ export const streams = describeResource<DestinationRow>({
         change(context, one, {
           action: 'streams.replay',
           async work(tx) {
-            await replayFrom(tx, one, values.at);
-            return { changed: true, detail: { from: values.at.toISOString() } };
+            const changed = await replayFrom(tx, one, values.at);
+            return { changed, detail: { from: values.at.toISOString() } };
           },
         }),
     }),
@@ -347,10 +347,7 @@ export const streams = describeResource<DestinationRow>({
       async run(context, { one }) {
         await change(context, one, {
           action: 'streams.remove',
-          async work(tx) {
-            await removeDestination(tx, one);
-            return { changed: true };
-          },
+          work: async (tx) => ({ changed: await removeDestination(tx, one) }),
         });
         return { row: { stream_id: one.id, name: one.name, removed: true } };
       },

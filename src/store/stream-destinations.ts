@@ -243,11 +243,14 @@ const removeStatement = `
   delete from stream_destinations
   where stream_destinations.workspace_id = $1::uuid and stream_destinations.id = $2::uuid`;
 
+/** @returns false if the destination did not exist */
 export async function removeDestination(
   tx: Connection | Pool,
   { workspaceId, id }: { workspaceId: string; id: string },
-): Promise<void> {
-  await tx.query({ name: 'remove-destination', text: removeStatement, values: [workspaceId, id] });
+): Promise<boolean> {
+  const values = [workspaceId, id];
+  const { rowCount } = await tx.query({ name: 'remove-destination', text: removeStatement, values });
+  return rowCount === 1;
 }
 
 const replayStatement = `
@@ -262,14 +265,17 @@ const replayStatement = `
 /**
  * Moves the cursor to the changes at a time, or slightly earlier. A process that is delivering loses its
  * lease and can no longer move the cursor.
+ *
+ * @returns false if the destination does not exist
  */
 export async function replayFrom(
   tx: Connection | Pool,
   { workspaceId, id }: { workspaceId: string; id: string },
   at: Date,
-): Promise<void> {
+): Promise<boolean> {
   const values = [workspaceId, id, at];
-  await tx.query({ name: 'replay-destination', text: replayStatement, values });
+  const { rowCount } = await tx.query({ name: 'replay-destination', text: replayStatement, values });
+  return rowCount === 1;
 }
 
 /** Reads a range of the index on the time. There are few destinations. */

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { streams } from '../../src/resources/streams.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
+import { tester } from './installation.ts';
 import { inWorkspace, type Visitor } from './people.ts';
 
 let scene: Console;
@@ -109,6 +111,24 @@ test('the console begins an erasure from the log without waiting and records it'
   expect(await scene.query('select in_pass from stream_erasures')).toEqual([{ in_pass: true }]);
   const entries = await scene.query("select workspace_id::text from audit where action = 'streams.erase'");
   expect(entries).toEqual([{ workspace_id: scene.shop }]);
+});
+
+test('a replay and a removal of a removed stream are not audited', async () => {
+  const { database, config } = scene.installation;
+  const context = { database, config, actor: tester };
+  const [{ id }] = (await scene.query(
+    `insert into stream_destinations (workspace_id, id, name, kind, settings, position)
+     values ($1, gen_random_uuid(), 'gone', 'webhook', '{"url": "https://crm.example.com/in"}', 0) returning id`,
+    scene.shop,
+  )) as [{ id: string }];
+  const one = (await streams.find(context, id, [scene.shop]))!;
+  const run = (verb: string, values = {}) =>
+    streams.actions.find((action) => action.verb === verb)!.run(context, { one, values });
+  await run('remove');
+  await run('remove');
+  await run('replay-from', { at: new Date() });
+  const entries = await scene.query('select action from audit where subject_id = $1', id);
+  expect(entries).toEqual([{ action: 'streams.remove' }]);
 });
 
 test('the console offers no test of a stream to files and refuses it with the command to run', async () => {
