@@ -297,7 +297,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
     try {
       const outcome = await creation.run(contextOf(visit), { owner, values });
       const { one, secret } = outcome;
-      if (secret) return { title, body: this.#secretPage(visit, outcome) };
+      if (secret) return { title, body: this.#secretPage(visit, 'Created', outcome) };
       if (!one) return { to: pathWith(this.#path, { [scope]: owner.id, done: creation.verb }) };
       return { to: this.#pathOf(visit, one, { done: creation.verb }) };
     } catch (error) {
@@ -322,9 +322,9 @@ ${formFields(creation.fields, { id: 'create', sent })}
   }
 
   /** Renders a new secret. No other page shows it. */
-  #secretPage(visit: Asked, { one, secret, note }: Outcome<One>): Html {
+  #secretPage(visit: Asked, heading: string, { one, secret, note }: Outcome<One>): Html {
     const { one: noun } = this.#resource;
-    return html`<h1>Created</h1>
+    return html`<h1>${heading}</h1>
 <p class="banner warn" role="status">Copy the secret now. It is not shown again.</p>
 <p><code class="secret">${secret?.value}</code></p>
 ${note !== undefined && html`<p class="lead">${note}</p>`}
@@ -400,7 +400,7 @@ ${offered.filter((action) => !isButton(action)).map((action) => this.#actionForm
     { action, one, sent }: { action: Action<One>; one: One; sent: Sent | undefined },
   ): Html {
     const { verb, button, lead, fields, confirm, filled, isDanger } = action;
-    const word = confirm?.(one);
+    const word = confirm?.(one).trim();
     return html`<h2 id="${verb}">${button}</h2>
 ${lead !== undefined && html`<p class="lead">${lead}</p>`}
 <form class="stack card" method="post" action="${this.#pathOf(visit, one)}#${verb}"><input type="hidden" name="action" value="${verb}">${formProblem(sent)}
@@ -428,13 +428,14 @@ ${
       ...{ title: nameOf(one), status },
       body: await this.#show(visit, one, { verb, sent: { ...sent, problems } }),
     });
-    const word = action.confirm?.(one);
+    const word = action.confirm?.(one).trim();
     if (word !== undefined && field('confirm').trim() !== word)
       return again({ '': `The text does not match ${word}. Nothing was changed.` });
     if (Object.keys(sent.problems).length > 0) return again(sent.problems);
     try {
       const outcome = await action.run(contextOf(visit), { one, values });
-      if (outcome.secret) return { title: nameOf(one), body: this.#secretPage(visit, outcome) };
+      if (outcome.secret)
+        return { title: nameOf(one), body: this.#secretPage(visit, action.button, outcome) };
       const isGone = outcome.one === undefined && outcome.row !== undefined;
       if (isGone) return { to: pathWith(this.#path, { [scope]: ownerOf(one), done: verb }) };
       return { to: this.#pathOf(visit, one, { done: verb }) };

@@ -157,6 +157,18 @@ test('the pages of a company without workspaces list no teams, and link teams an
   expect(accounts.text).toContain(`href="/permission-sets?company=${empty}"`);
 });
 
+test('a new SCIM token is shown under “Created”, and a rotated one under “Rotate token”', async () => {
+  const headingOf = async (path: string, fields: Record<string, string>) =>
+    /<h1>([^<]*)</.exec(await (await send(admin, path, fields)).text())?.[1];
+  const name = uuidv7();
+  expect(await headingOf('/scim-tokens', { origin: 'https://idp.example', name })).toBe('Created');
+  const [token] = (await scene.query('select id, identifier from scim_tokens where name = $1', name)) as [
+    { id: string; identifier: string },
+  ];
+  const rotate = { action: 'rotate', confirm: token.identifier };
+  expect(await headingOf(`/scim-tokens/${token.id}`, rotate)).toBe('Rotate token');
+});
+
 describe('granting permissions', () => {
   test('a workspace administrator can grant nothing, not even to the own account', async () => {
     const appGroups = [{ workspace: scene.shop, permissions: ['admin'], teams: [] }];

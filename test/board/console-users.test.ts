@@ -290,6 +290,12 @@ describe('users', () => {
     expect(text).toContain('in work, or next');
   });
 
+  test('an external id that ends with a blank is not the text that confirms a delete', async () => {
+    const id = await scene.createUser(scene.shop, 'ends with ', 'ends@gmail.com');
+    const { text } = await page(scene.operator, `/users/${toServiceId(id)}/delete`);
+    expect(text).toContain('data-word="ends@gmail.com"');
+  });
+
   test('a change needs a confirmation, is enqueued, and has an audit entry without the value', async () => {
     const id = await scene.createUser(scene.shop, 'to-change');
     const path = `/users/${toServiceId(id)}?workspace=${scene.shop}`;

@@ -319,9 +319,12 @@ async function findForDelete(
   const [user] = await readProfiles(visit.services.database.pool, seen.workspace.id, {
     ...{ ids: [seen.id], fields: [] },
   });
-  // The external id or the email address. Viewers who may not see them type the service id.
+  // The external id or the email address. Viewers who may not see them type the service id. The typed text is trimmed,
+  // so an id with white space at its ends could not be typed.
   const named = seen.pii ? [user?.external_id, user?.email] : [];
-  const words = [...named.filter((one) => typeof one === 'string'), serviceId];
+  const words = [...named.filter((one) => typeof one === 'string'), serviceId].filter(
+    (one) => one === one.trim(),
+  );
   const word = words[0]!;
   const several = visit.viewer.workspacesWith('users').length > 1;
   return {
