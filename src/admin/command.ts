@@ -68,7 +68,7 @@ export function described(command: Command, { sentence, example }: Description):
 export { Refusal, refuseTaken };
 
 /** Converts a reader of values to a Commander argument parser. */
-const parserOf =
+export const parserOf =
   <T>(read: (text: string) => T) =>
   (text: string): T => {
     try {

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import type { Json } from '../profile/json.ts';
-import type { Database } from '../store/database.ts';
+import type { ListPage } from '../resources/resource.ts';
 import { addVerb, parseCount, parseId } from './command.ts';
-import { findCompanyId, findWorkspaceId, withInstallation } from './installation.ts';
+import { findCompanyId, findWorkspaceId, type Installation, withInstallation } from './installation.ts';
 
 /** One output record. Its keys are the member names of JSON output and the headings of tables. */
 export type Row = Record<string, Json>;
@@ -141,14 +141,7 @@ const owners = { company: findCompanyId, workspace: findWorkspaceId };
 
 type Owner = keyof typeof owners;
 
-/** Prisma query of a page: rows after an id, optionally of one owner, one row more than is shown. */
-interface PageQuery<O extends Owner> {
-  where: { [Column in `${O}Id`]?: string } & { id?: { gt: string } };
-  orderBy: { id: 'asc' };
-  take: number;
-}
-
-interface Listing<Found, O extends Owner> {
+interface Listing<Found> {
   /** Singular and plural for the help; `nouns` is the longer plural that is printed. */
   one: string;
   many: string;
@@ -157,10 +150,11 @@ interface Listing<Found, O extends Owner> {
   /** Example command line without `penstock`. */
   example: string;
   /** Kind of owner by which the list can be filtered. */
-  owner?: O;
+  owner?: Owner | undefined;
   /** Whether the owner option is required. */
-  required?: boolean;
-  find(prisma: Database['prisma'], page: PageQuery<O>): Promise<Found[]>;
+  required?: boolean | undefined;
+  /** Reads a page, oldest first. */
+  list(installation: Installation, page: ListPage): Promise<Found[]>;
   /** Converts a record for JSON output. */
   rowOf(found: Found): Row;
   /** Converts a record for the table; default: `rowOf`. */
@@ -170,7 +164,7 @@ interface Listing<Found, O extends Owner> {
 type Options = { limit: number; after?: string; json?: boolean } & { [O in Owner]?: string };
 
 /** Adds the verb `list`, which prints one page, oldest first. */
-export function addList<Found extends { id: string }, O extends Owner = never>(
+export function addList<Found extends { id: string }>(
   noun: Command,
   {
     one,
@@ -180,10 +174,10 @@ export function addList<Found extends { id: string }, O extends Owner = never>(
     example,
     owner,
     required,
-    find,
+    list,
     rowOf,
     cellsOf = rowOf,
-  }: Listing<Found, O>,
+  }: Listing<Found>,
 ): void {
   const verb = addVerb(noun, 'list', { sentence, example });
   if (owner !== undefined && required)
@@ -194,16 +188,11 @@ export function addList<Found extends { id: string }, O extends Owner = never>(
     .option('--limit <number>', `maximum number of ${many} to show`, parseCount, 100)
     .option('--after <id>', `start after this ${one} (paging)`, parseId)
     .action(async (options: Options) => {
-      await withInstallation(async ({ database }) => {
-        const ownerId = owner && (await owners[owner](database, options[owner]));
-        const where = {
-          ...(ownerId && { [`${owner}Id`]: ownerId }),
-          ...(options.after && { id: { gt: options.after } }),
-        };
-        const found = await find(database.prisma, {
-          where: where as PageQuery<O>['where'],
-          orderBy: { id: 'asc' },
-          take: options.limit + 1,
+      await withInstallation(async (installation) => {
+        const ownerId = owner && (await owners[owner](installation.database, options[owner]));
+        const found = await list(installation, {
+          ...{ owners: ownerId === undefined ? undefined : [ownerId], after: options.after },
+          limit: options.limit + 1,
         });
         const { shown, next } = pageOf(found, options.limit, (last) => last.id);
         printPage(options.json, nouns, { rows: shown.map(options.json ? rowOf : cellsOf), next });

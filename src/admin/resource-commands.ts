@@ -1,6 +1,5 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import type { Field, Fields, SecretSource } from '../resources/fields.ts';
-import { InvalidValue } from '../resources/refusal.ts';
 import {
   type Action,
   type Context,
@@ -8,10 +7,9 @@ import {
   type Outcome,
   type Owner,
   type Resource,
-  type Row,
   rowOf,
 } from '../resources/resource.ts';
-import { addNoun, addVerb, PENSTOCK, parseCount, parseId, Refusal } from './command.ts';
+import { addNoun, addVerb, PENSTOCK, parseId, parserOf, Refusal } from './command.ts';
 import {
   commandLine,
   findCompany,
@@ -25,7 +23,7 @@ import {
   readSecret,
   type SecretOptions,
 } from './integrations/source-options.ts';
-import { pageOf, printPage, printRow } from './output.ts';
+import { addList, printRow } from './output.ts';
 
 type Options = Record<string, unknown> & { json?: boolean; workspace?: string; company?: string };
 
@@ -86,32 +84,16 @@ async function ownerOf(
 }
 
 function addListing<One extends { id: string }>(command: Command, resource: Resource<One>): void {
-  const { scope, naming, many, one, nouns = many, columns, listing } = resource;
-  const verb = addVerb(command, 'list', listing);
-  if (scope !== 'installation' && naming.isWithin)
-    verb.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
-  else if (scope !== 'installation')
-    verb.option(`--${scope} <${scope}>`, `only ${many} of this ${scope} (name or id)`);
-  verb
-    .option('--limit <number>', `maximum number of ${many} to show`, parseCount, 100)
-    .option('--after <id>', `start after this ${one} (paging)`, parseId)
-    .action(async (options: Options & { limit: number; after?: string }) => {
-      await withInstallation(async (installation) => {
-        const { limit, after, json } = options;
-        const owner = await ownerOf(resource, installation, options);
-        const found = await resource.list(contextOf(installation), {
-          ...{ owners: owner.id === '' ? undefined : [owner.id], after, limit: limit + 1 },
-        });
-        const { shown, next } = pageOf(found, limit, (last) => last.id);
-        const cells = columns.filter(({ not }) => !not?.includes('table'));
-        const cellsOf = (item: One): Row =>
-          Object.fromEntries(cells.map(({ name, value, cell = value }) => [name, cell(item)]));
-        printPage(json, nouns, {
-          rows: shown.map((item) => (json ? rowOf(resource, item) : cellsOf(item))),
-          next,
-        });
-      });
-    });
+  const { scope, naming, many, one, nouns, columns, listing } = resource;
+  const cells = columns.filter(({ not }) => !not?.includes('table'));
+  addList<One>(command, {
+    ...{ one, many, ...(nouns !== undefined && { nouns }), ...listing },
+    owner: scope === 'installation' ? undefined : scope,
+    required: naming.isWithin,
+    list: (installation, page) => resource.list(contextOf(installation), page),
+    rowOf: (item) => rowOf(resource, item),
+    cellsOf: (item) => Object.fromEntries(cells.map(({ name, value, cell = value }) => [name, cell(item)])),
+  });
 }
 
 /** Adds a verb that acts on one record. */
@@ -191,20 +173,12 @@ function addField(command: Command, key: string, field: Field<unknown>): void {
   }
   const option = new Option(control.kind === 'switch' ? flagOf(key) : `${flagOf(key)} <${value}>`, help);
   if (control.kind === 'choice') option.choices(control.choices as string[]);
-  else if (control.kind !== 'switch') option.argParser((text: string) => parse(field, text));
+  else if (control.kind !== 'switch') option.argParser(parserOf(field.read));
   if (required) option.makeOptionMandatory();
   // The help text already describes the default of an empty list.
   if (fallback !== undefined && control.kind !== 'switch' && !Array.isArray(fallback))
     option.default(fallback);
   command.addOption(option);
-}
-
-function parse<T>({ read }: Field<T>, text: string): T {
-  try {
-    return read(text);
-  } catch (error) {
-    throw error instanceof InvalidValue ? new InvalidArgumentError(error.message) : error;
-  }
 }
 
 /** Reads the values of the fields from the options; an omitted option has its default. */

@@ -3,6 +3,7 @@ import { count, duration, grouped } from '../platform/format.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 import { MASK } from '../profile/masked.ts';
+import type { Tone } from '../resources/resource.ts';
 import type { PagePermit } from '../resources/rights.ts';
 import { isPermitted, type Viewer, type Workspace } from './access.ts';
 import { assetPath } from './files.ts';
@@ -163,8 +164,6 @@ export function moment(at: Date | string | null | undefined): Html {
   const utc = `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
   return html`<time datetime="${iso}" title="${utc}">${utc}</time>`;
 }
-
-export type Tone = 'good' | 'bad' | 'warn' | 'calm';
 
 export const badge = (text: string, tone: Tone = 'calm') => html`<span class="badge ${tone}">${text}</span>`;
 

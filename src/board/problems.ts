@@ -1,7 +1,8 @@
 import type { Problem, Severity } from '../checks/check.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
+import type { Tone } from '../resources/resource.ts';
 import type { Viewer } from './access.ts';
-import { isPermittedIn, mayOpen, moment, type Tone } from './layout.ts';
+import { isPermittedIn, mayOpen, moment } from './layout.ts';
 
 const tones: Record<Severity, Tone> = { critical: 'bad', warning: 'warn', info: 'calm' };
 

@@ -46,7 +46,7 @@ interface Words {
 }
 
 /** The largest value of a Postgres integer. */
-export const MAX_INTEGER = 2_147_483_647;
+const MAX_INTEGER = 2_147_483_647;
 
 /** Maximum length of a name in characters, so that it fits on a line of a table. */
 export const MAX_NAME = 255;

@@ -3,6 +3,7 @@ import { validate } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { Config } from '../../platform/config.ts';
 import type { Json } from '../../profile/json.ts';
+import { keyset } from '../../resources/resource.ts';
 import { inviteAccount } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
 import { addNoun, addVerb, PENSTOCK, parseBaseUrl, Refusal } from '../command.ts';
@@ -21,7 +22,8 @@ export function addAccounts(program: Command): void {
     sentence: 'List the console accounts, oldest first.',
     example: 'accounts list --company default --json',
     owner: 'company',
-    find: (prisma, page) => prisma.account.findMany({ ...page, include: named }),
+    list: ({ database }, page) =>
+      database.prisma.account.findMany({ ...keyset('companyId', page), include: named }),
     rowOf,
   });
   addVerb(noun, 'show', {

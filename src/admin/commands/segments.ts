@@ -11,6 +11,7 @@ import {
   MAX_DEFINITION_CHARACTERS,
   readDefinition,
 } from '../../profile/segment.ts';
+import { keyset } from '../../resources/resource.ts';
 import type { Database } from '../../store/database.ts';
 import { listExports } from '../../store/segment-exports.ts';
 import { lookAtUsers } from '../../store/segments.ts';
@@ -56,7 +57,8 @@ export function addSegments(program: Command): void {
     sentence: 'List the segments, oldest first, including archived ones.',
     example: 'segments list --workspace default --json',
     owner: 'workspace',
-    find: (prisma, page) => prisma.segment.findMany({ ...page, include: named }),
+    list: ({ database }, page) =>
+      database.prisma.segment.findMany({ ...keyset('workspaceId', page), include: named }),
     rowOf,
     cellsOf: ({ id, workspace, name, definition: filter, archivedAt }) => ({
       ...{

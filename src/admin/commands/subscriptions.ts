@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { PreferenceCenter } from '../../generated/prisma/client.ts';
 import { normalizePhone } from '../../profile/addresses.ts';
 import type { Json } from '../../profile/json.ts';
+import { keyset } from '../../resources/resource.ts';
 import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
@@ -23,7 +24,7 @@ export function addPreferenceCenters(program: Command): void {
     example: 'preference-centers list --workspace default --json',
     owner: 'workspace',
     required: true,
-    find: (prisma, page) => prisma.preferenceCenter.findMany(page),
+    list: ({ database }, page) => database.prisma.preferenceCenter.findMany(keyset('workspaceId', page)),
     rowOf: centerRowOf,
   });
   addVerb(noun, 'show', {

@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { settings } from '../../platform/config.ts';
+import { keyset } from '../../resources/resource.ts';
 import { readSpread } from '../../store/installation.ts';
 import { emptiestShard } from '../../store/queue-shards.ts';
 import { addNoun, addVerb, parseCount, parseName, refuseTaken } from '../command.ts';
@@ -29,7 +30,8 @@ export function addWorkspaces(program: Command): void {
     many: 'workspaces',
     sentence: 'List the workspaces, oldest first.',
     example: 'workspaces list --limit 20',
-    find: (prisma, page) => prisma.workspace.findMany({ ...page, include: ofOwner }),
+    list: ({ database }, page) =>
+      database.prisma.workspace.findMany({ ...keyset('companyId', page), include: ofOwner }),
     rowOf: workspaceRowOf,
   });
   addVerb(noun, 'move', {

@@ -9,6 +9,7 @@ import {
 import { html, type Part } from '../../platform/html.ts';
 import { meaningOf } from '../../profile/refusal.ts';
 import { MOST_COUNTED } from '../../queue/waiting-search.ts';
+import type { Tone } from '../../resources/resource.ts';
 import type { Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
 import {
@@ -20,7 +21,6 @@ import {
   MASK,
   moment,
   pathWith,
-  type Tone,
   table,
   workspaceChoice,
 } from '../layout.ts';

@@ -3,11 +3,12 @@ import { now, nowDate } from '../../platform/clock.ts';
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
+import type { Tone } from '../../resources/resource.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
 import type { SelectedRun } from '../../store/sync-lists.ts';
 import { barChart } from '../chart.ts';
 import { chosenWorkspace, type Page, type PageServices } from '../console.ts';
-import { badge, duration, empty, moment, nextPage, type Tone, table, workspaceChoice } from '../layout.ts';
+import { badge, duration, empty, moment, nextPage, table, workspaceChoice } from '../layout.ts';
 
 const PAGE = 50;
 

@@ -2,6 +2,8 @@ import { DateTime } from 'luxon';
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
+import { readCount } from '../../resources/fields.ts';
+import { InvalidValue } from '../../resources/refusal.ts';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
 import { bucketsOf, rulesOf } from '../../schemas/vendor-rules.ts';
 import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
@@ -15,9 +17,6 @@ const DAYS = 30;
 
 /** Workspaces per page. */
 const PAGE = 100;
-
-/** The largest value of a Postgres integer. */
-const MAX_INTEGER = 2_147_483_647;
 
 const list: Page<PageServices> = {
   method: 'get',
@@ -194,8 +193,8 @@ const act: Page<PageServices> = {
     switch (field('action')) {
       case 'set': {
         const limit = {
-          requests: readCount(visit, 'requests'),
-          windowSeconds: readCount(visit, 'window_seconds'),
+          requests: readPart(visit, 'requests'),
+          windowSeconds: readPart(visit, 'window_seconds'),
         };
         await setRateLimit(services.database, actor, {
           ...{ workspaceId, bucket: bucket as BucketName, ...limit },
@@ -213,11 +212,12 @@ const act: Page<PageServices> = {
 };
 
 /** @throws {Sorry} naming the field and its rule */
-function readCount({ field }: Visit<PageServices>, name: string): number {
-  const count = Number(field(name));
-  if (!/^\d{1,10}$/.test(field(name)) || count < 1 || count > MAX_INTEGER)
-    throw new Sorry(400, `'${name}' must be a whole number from 1 to ${MAX_INTEGER}.`);
-  return count;
+function readPart({ field }: Visit<PageServices>, name: string): number {
+  try {
+    return readCount(field(name));
+  } catch (error) {
+    throw error instanceof InvalidValue ? new Sorry(400, `'${name}': ${error.message}`) : error;
+  }
 }
 
 export const workspacePages = [list, show, act];
