@@ -1,5 +1,4 @@
 import { count, duration, grouped } from '../platform/format.ts';
-
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 import { MASK } from '../profile/masked.ts';
@@ -63,11 +62,11 @@ export function mayOpen(viewer: Viewer, link: string): boolean {
   return isPermitted(viewer, found?.permit ?? 'anyone');
 }
 
-/** Tells whether the viewer has a permit in a workspace. */
-export function isPermittedIn(viewer: Viewer, permit: Permit, workspaceId: string): boolean {
-  if (isRight(permit)) return viewer.can(permit, workspaceId);
-  // Rights are listed per workspace of the viewer's company. A company administrator has each of them.
-  return isOpenTo(viewer, permit) && (permit !== 'company' || viewer.can('users', workspaceId));
+/** Tells whether the viewer has a permit in a workspace. A company administrator has it only in the company. */
+export function isPermittedIn(viewer: Viewer, permit: PagePermit, workspaceId: string): boolean {
+  return (
+    isPermitted(viewer, permit, workspaceId) && (permit !== 'company' || viewer.can('users', workspaceId))
+  );
 }
 
 /** Renders the navigation groups that have at least one page for the viewer. */
