@@ -128,6 +128,8 @@ export const longReads: Record<string, string> = {
   'stream-log.ts readLog: a range of stream_log_pkey': PAGE,
   'email-addresses.ts dropUnheldAddresses: what one owner has in stream_log': 'one row: whether there is any',
   'tombstones.ts dropSettled: what one owner has in stream_log': 'one row: whether there is any',
+  'stream-erasures.ts beginErasurePass: all of stream_erasures':
+    'from the console: holds users whose erasure waits, and the pass takes up to SUBJECTS of them',
   'stream-erasures.ts beginErasurePass: what one owner has in stream_erasures': 'at most SUBJECTS',
   'stream-erasures.ts beginErasurePass: what one owner has in stream_log': 'the last of the index',
   'stream-erasures.ts eraseFromLog: a range of stream_log_pkey': PAGE,
