@@ -10,7 +10,7 @@ const PARTS = 16;
 /** Ratio of a batch that exceeded the timeouts of shared lanes to the next one. */
 const SHRINKING = 4;
 
-/** Limit on the objects of a batch from which it has no effect. */
+/** Limit on the objects of a batch that is the same as no limit, because no batch has more objects. */
 const NO_LIMIT = 4096;
 
 /** Maximum number of objects that have savepoints in one transaction, after Postgres has refused one of them. */
@@ -73,10 +73,18 @@ export interface FailedBatch {
 }
 
 /**
- * Isolates objects that make batches of a lane fail. After a failure of a shared batch, each workspace gets batches of
- * its own. If a workspace fails again, its objects are applied in 16 smaller batches, and the objects of a smaller batch
- * that fails in 16 smaller ones again, down to a single object. A single object that fails repeatedly becomes a dead
- * letter. Each batch is a prefix of the objects of its workspace in the lane, as any other batch is.
+ * Isolates objects that make batches of a lane fail.
+ *
+ * - After a failure of a batch of several workspaces, each of them gets batches of its own.
+ * - If such a batch fails, its objects are applied in 16 smaller batches. The objects of a smaller batch that fails are
+ *   applied in 16 smaller ones again, down to a single object.
+ * - An object becomes a dead letter when it fails alone and the failures of all batches with it, in a row, are as many
+ *   as `triesOf` the error. For a timeout, these are three.
+ * - If Postgres refuses an object of at most 256, each object gets a savepoint, and the refused ones become dead letters
+ *   in the next transaction.
+ * - After a timeout of shared lanes, a workspace gets a quarter of the objects, and twice as many after each success.
+ *
+ * Each batch is a prefix of the objects of its workspace in the lane, as any other batch is.
  *
  * The state stays in this process. A worker that takes the lane over starts again.
  */
@@ -149,21 +157,17 @@ export class Isolation implements IsolationView {
   }
 
   /**
-   * Records a failed batch of one workspace: its objects are split or, if it is a single object, retried or made a dead
-   * letter.
+   * Records a failed batch of one workspace, and decides what its next batch does.
    *
-   * @returns what happens to the objects next
+   * @returns `split`: it has fewer objects, or savepoints. `retried`: it is the same, after a pause. `poison`: its only
+   * object becomes a dead letter
    */
   noteFailure(workspaceId: string, { error, objects, item }: FailedBatch): 'split' | 'retried' | 'poison' {
     const isolated = this.#isolate(workspaceId);
     const signature = signatureOf(error);
     isolated.times = signature === isolated.signature ? isolated.times + 1 : 1;
     isolated.signature = signature;
-    if (
-      blameOf(error) === 'refused' &&
-      objects <= MAX_SAVEPOINTS &&
-      !isolated.ranges.some(({ each }) => each)
-    ) {
+    if (blameOf(error) === 'refused' && objects <= MAX_SAVEPOINTS && !isolated.ranges.at(-1)?.each) {
       isolated.ranges.push({ size: objects, remaining: objects, each: true, times: 0 });
       return 'split';
     }
