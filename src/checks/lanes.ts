@@ -149,7 +149,7 @@ export const laneChecks: readonly Check[] = [
         '3. If workers are running, read `/readyz` of each. It names what is missing: migrated tables, Redis or Postgres. A frozen worker does not answer.',
       ],
       fix: [
-        'Provide what is missing. Otherwise end the worker with SIGTERM, or with SIGKILL if it is frozen, and start another one. Other workers take its lanes within `LOCK_DURATION_MS`. A worker reopens a silent lane by itself after three times `LOCK_DURATION_MS`, and ends after the same time again.',
+        'Provide what is missing. Otherwise end the worker with SIGTERM, or with SIGKILL if it is frozen, and start another one. Other workers take its lanes within `LOCK_DURATION_MS`. A worker reopens a silent lane by itself after three times `LOCK_DURATION_MS`. If that does not help, the process exits after the same time again, and its supervisor has to restart it.',
       ],
     },
   },
@@ -236,6 +236,7 @@ export const laneChecks: readonly Check[] = [
       fix: [
         '- If another program holds the lock, end its transaction: commit it, roll it back, or run `select pg_terminate_backend(<holder>)`, which rolls it back. The lane then continues by itself.',
         '- If one object fails, wait: it becomes a dead letter, and the lane continues.',
+        '- If one workspace has a long backlog, the others need no action, because workspaces take turns. Workers shorten the backlog by themselves; if it grows, ask the sender to send less.',
         '- If many lanes wait because there is too much work, start more workers, up to `LANES` times `SHARDS`. One worker at a time works on a lane, so more workers do not help a single lane that a lock or an object blocks.',
         '- If an object ends workers, wait: after four such ends it is [set aside](operations.md#a-job-that-ends-its-process), and the lane continues. Jobs of `sync` are set aside after two.',
         '- If the job is unreadable, finish the upgrade.',
@@ -265,7 +266,8 @@ export const laneChecks: readonly Check[] = [
     scope: 'installation',
     places: ['fleet'],
     impact: 'Objects take effect late.',
-    firstStep: 'If the number does not fall, start another worker, or find the sender under Workspaces.',
+    firstStep:
+      'If the number of waiting jobs does not fall, start another worker, or find the sender under Workspaces.',
     link: '/#lanes',
     unless: ['no-worker', 'lane-stuck', 'lanes-unworked', 'redis-away', 'postgres-away'],
     find(readings) {
@@ -305,7 +307,7 @@ export const laneChecks: readonly Check[] = [
       expr: `sum(rate(penstock_worker_retries_total[1m])) > ${RETRIES.perSecond}`,
       for: '15s',
       summary: `workers: {{ $value | humanize }} transactions are retried per second (threshold ${RETRIES.perSecond})`,
-      meaning: 'Workers retry more than one transaction in two seconds.',
+      meaning: 'In the last minute, workers have retried more than one transaction every two seconds.',
       diagnose: [
         "Search the workers' log for `not applied yet`. The line has the reason of Postgres: lost connections, a restart, or locks.",
       ],

@@ -47,7 +47,7 @@ export const storeChecks: readonly Check[] = [
     severity: 'critical',
     scope: 'installation',
     places: ['fleet', 'process'],
-    impact: 'Accepted objects do not take effect.',
+    impact: 'Requests are refused with 503, and accepted objects do not take effect.',
     firstStep: 'Start Redis, or correct REDIS_URL. Every process then resumes by itself.',
     link: '/',
     find(readings) {
@@ -85,7 +85,8 @@ export const storeChecks: readonly Check[] = [
     scope: 'installation',
     places: ['fleet', 'process'],
     impact: 'Requests are refused with 503, and accepted objects do not take effect.',
-    firstStep: 'If the queue has no tables, run the release step: penstock migrate.',
+    firstStep:
+      'Check that Postgres accepts connections for the queue. If the queue has no tables, run the release step: penstock migrate.',
     link: '/queues',
     unless: ['postgres-away', 'tables-missing'],
     find(readings) {
@@ -232,7 +233,7 @@ export const storeChecks: readonly Check[] = [
     scope: 'installation',
     places: ['fleet', 'prometheus'],
     impact:
-      'Redis refuses writes, so `web` answers 503. A crash of Redis would lose accepted objects. Workers continue to empty the queue.',
+      'A crash of Redis would lose accepted objects. If Redis also refuses writes (`MISCONF` in its answers), `web` answers 503 and workers take no jobs until it accepts writes again.',
     firstStep: 'Free disk space on the Redis server.',
     link: '/',
     find: ({ redis }) =>

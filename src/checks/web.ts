@@ -134,7 +134,7 @@ export const webChecks: readonly Check[] = [
       for: '15s',
       summary: 'queue: the backlog of a workspace is {{ $value | humanize }} times the free space',
       meaning:
-        'A workspace has more waiting than is free in the queue. One workspace may fill half of the queue, two a third each.',
+        'The waiting jobs of a workspace need more space than the queue has left. One workspace may fill half of the queue, two a third each.',
       diagnose: [
         '`penstock_requests_refused_total{status="503"}` names the workspace. `penstock usage` shows what it sends. Jobs that change large users take longest.',
       ],
@@ -291,7 +291,8 @@ export const webChecks: readonly Check[] = [
       expr: 'sum by (workspace_id, bucket) (rate(penstock_requests_refused_total{status="429"}[5m])) > 1',
       summary:
         'workspace {{ $labels.workspace_id }}: {{ $value | humanize }} requests per second are over the limit {{ $labels.bucket }}',
-      meaning: 'A workspace sends more requests than its [rate limit](rate-limits.md) allows.',
+      meaning:
+        'In the last 5 minutes, more than one request per second of a workspace was over its [rate limit](rate-limits.md).',
       diagnose: [
         'Read the workspace and the bucket in the labels, and run `penstock limits list --workspace NAME`. The log lines name the key (`key_id`), and `/keys/<key_id>` in the console shows its requests by day.',
       ],

@@ -38,7 +38,7 @@ export const workChecks: readonly Check[] = [
       ],
       fix: [
         '1. Update the destination by other means, for example with `penstock export`.',
-        '2. Run `penstock streams replay-from` to go back as far as the log reaches. This also ends the alert.',
+        '2. Run `penstock streams replay-from` to go back as far as the log reaches. This also sets the count of lost transactions to 0 and ends the alert. The lost changes stay lost.',
       ],
     },
   },
@@ -124,7 +124,7 @@ export const workChecks: readonly Check[] = [
       diagnose: [
         '1. Run `penstock streams show`. It shows the last error and the next attempt.',
         '2. If all streams lag without an error, check with `penstock status` whether a `sync` process is running. If it is, look for a transaction that has been open for minutes: `select pid, xact_start, query from pg_stat_activity order by xact_start`.',
-        '3. If `penstock_stream_yielded_seconds_total` grows, streams yield to requests. By default they yield for at most a minute (`STREAM_YIELD_SECONDS`), which does not cause this alert. The machine may be too small.',
+        '3. If `penstock_stream_yielded_seconds_total` grows, streams yield to requests. By default they yield for at most a minute (`STREAM_YIELD_SECONDS`), so a longer lag has another cause. If the processors of the machine are busy all the time, give `sync` a machine of its own.',
       ],
       fix: [
         '- Fix the destination, then run `penstock streams resume`, which tries at once.',
@@ -235,7 +235,7 @@ export const workChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'run',
     places: ['fleet'],
-    impact: 'The rows after that one are not imported.',
+    impact: 'The rows after the last imported row are not imported.',
     firstStep: 'Run the same penstock import command again. It continues after the last row.',
     permit: 'company',
     link: '/audit?action=imports.begin',

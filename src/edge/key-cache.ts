@@ -167,7 +167,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   return { find, renew };
 }
 
-/** Whether the key is accepted, if necessary without a new look-up. */
+/** Returns whether a key is accepted while Postgres does not answer: it was read at most `STALE_WHILE_DOWN` ms ago. */
 function opens({ key, at }: Known, now: number): boolean {
   return key !== undefined && now - at <= STALE_WHILE_DOWN;
 }

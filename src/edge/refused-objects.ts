@@ -236,7 +236,8 @@ export class RefusedObjects implements Service {
       await addRefusedRequests(this.#pool, [...taken.requests.values()]);
       await addRefusedObjects(this.#pool, [...taken.groups.values()]);
     } catch (error) {
-      if (taken.attempts === 0) this.#log.warn({ err: error }, 'refused objects were not stored; will retry');
+      if (taken.attempts === 0)
+        this.#log.warn({ err: error }, 'records of refused objects could not be written; retrying');
       if (taken.attempts + 1 >= MAX_ATTEMPTS) this.#drop(taken);
       else this.#takeBack(taken);
     }
@@ -266,7 +267,10 @@ export class RefusedObjects implements Service {
     let dropped = 0;
     for (const { objects } of groups.values()) dropped += objects;
     this.#metrics.refusalsDropped.inc(dropped);
-    this.#log.warn({ dropped }, 'refused objects were dropped: Postgres was unavailable for a minute');
+    this.#log.warn(
+      { dropped },
+      'records of refused objects were dropped, because Postgres was unavailable for a minute',
+    );
   }
 
   async stop(): Promise<void> {

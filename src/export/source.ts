@@ -179,7 +179,7 @@ async function ownersOf(
   const kept = await followMerges(connection, workspaceId, uniqueIds);
   if (!kept)
     throw new ExportError(
-      `more than ${MAX_STEPS} merges follow one another for one of ${uniqueIds.length} users, the first of which is ${toServiceId(uniqueIds[0]!)}`,
+      `more than ${MAX_STEPS} merges follow one another for one of ${uniqueIds.length} users, from ${toServiceId(uniqueIds[0]!)} on`,
     );
   const ids = [...new Set(uniqueIds.map((id) => kept.get(id) ?? id))];
   const definition = wanted.segment?.definition ?? everybody;

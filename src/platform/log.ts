@@ -244,7 +244,10 @@ export function createStrangersLog(log: Log, now: () => number = () => performan
     clearTimeout(timer);
     timer = undefined;
     if (omitted > 0)
-      log.warn({ left_out: omitted }, 'unauthenticated requests not logged individually (rate-limited)');
+      log.warn(
+        { left_out: omitted },
+        'unauthenticated requests were not logged individually, to limit the log',
+      );
     omitted = 0;
   }
 

@@ -92,7 +92,7 @@ export function openQueueToShow(access: QueueAccess, name: string, where = acces
 }
 
 function openBy<Data>({ factory }: QueueAccess, name: string, options: QueueOptions): Queue<Data> {
-  // BullMQ caches a failed first answer for the lifetime of the handle, which is shared and lives as long as its
+  // BullMQ asks Redis for its version and caches a failed answer for the lifetime of the handle, which is shared and lives as long as its
   // connection.
   const queue = new Queue<Data>(name, { ...options, skipVersionCheck: true }, factory);
   // Errors come back from the calls themselves; without a listener this event would end the process.

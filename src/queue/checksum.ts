@@ -57,7 +57,10 @@ function check(data: Sealed, sealed: string, text: string): WireEnvelope | Damag
   return data as WireEnvelope;
 }
 
-/** Postgres stores no zero byte in a text, and a flipped bit may have made one. */
+/**
+ * Wraps the text of a damaged envelope. Zero bytes, which a flipped bit may have made, are replaced, because Postgres
+ * cannot store them in a text.
+ */
 export function damagedBy(text: string): DamagedEnvelope {
   return { damaged: text.replaceAll('\0', '\ufffd') };
 }

@@ -68,11 +68,14 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
       await addOnce(shard, entries);
     } catch (error) {
       if (!failing.has(shard))
-        log.warn({ err: (error as Error).cause ?? error, shard }, 'objects were not added to the queue');
+        log.warn(
+          { err: (error as Error).cause ?? error, shard },
+          'objects could not be added to the queue; their requests get 503',
+        );
       failing.add(shard);
       throw error;
     }
-    if (failing.delete(shard)) log.info({ shard }, 'objects were added to the queue again');
+    if (failing.delete(shard)) log.info({ shard }, 'adding objects to the queue works again');
   }
 
   async function addOnce(shard: number, entries: LaneEntry[]): Promise<void> {

@@ -160,7 +160,11 @@ function leaseLane(
 
   async function repair(): Promise<void> {
     const ids = (await makeReadable?.().catch(() => [])) ?? [];
-    if (ids.length > 0) log.error({ lane, jobs: ids }, 'job could not be parsed: it was damaged in Redis');
+    if (ids.length > 0)
+      log.error(
+        { lane, jobs: ids },
+        'job was damaged in Redis and cannot be parsed; its text becomes a dead letter, and the lane continues',
+      );
   }
 
   let warned = Number.NEGATIVE_INFINITY;

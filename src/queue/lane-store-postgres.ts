@@ -56,7 +56,7 @@ const selectJobs = `
   where coalesce(sized.before, 0) < $3::float8
   order by sized.place`;
 
-/** Minimum size that a compressed envelope counts for: 4 MB, the usual limit of an envelope, divided by 32. */
+/** Bytes for which a compressed envelope counts at least, because its size without compression is unknown. */
 const COMPRESSED_BYTES = 131_072;
 
 /**

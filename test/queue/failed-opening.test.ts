@@ -102,8 +102,8 @@ test('a failed add logs its cause once, and the first add that succeeds afterwar
   await comesBack(() => producer.add([entry()]), 'an add');
   await producer.add([entry()]);
   expect(lines).toEqual([
-    ['objects were not added to the queue', 'the queue is not connected'],
-    ['objects were added to the queue again', undefined],
+    ['objects could not be added to the queue; their requests get 503', 'the queue is not connected'],
+    ['adding objects to the queue works again', undefined],
   ]);
   await producer.stop();
   await connection.stop();

@@ -55,13 +55,18 @@ class SharedAddress {
   /** Ranks of all stored holders by time of their last update, oldest first. */
   #candidates: Ranks | undefined;
 
-  /** @param stored number of stored holders of the address */
+  /**
+   * Records the loaded holders of the address in the order in which the address prefers them.
+   *
+   * @param stored number of stored holders; the others are not loaded
+   */
   rank(bestFirst: LoadedProfile[], stored: number): void {
     this.#ranks = placesOf(bestFirst);
     if (stored > bestFirst.length) this.#isCut = true;
     if (!this.#candidates) this.#note(stored, bestFirst.length);
   }
 
+  /** Records all stored holders in the order of their last update. */
   rankAll(longestAgoFirst: LoadedProfile[]): void {
     this.#candidates = placesOf(longestAgoFirst);
     this.#note(longestAgoFirst.length, longestAgoFirst.length);

@@ -103,9 +103,9 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
   }
 
   async function closeOne(number: number, one: Worked, needed?: number): Promise<void> {
-    // The queue may be unavailable. The next worker of the lane waits for it.
+    // An error means that the queue is unavailable. The next worker of the lane waits for the queue.
     const stopped = one.lane.stop().catch(() => {});
-    // A lane that hangs may never stop. Its successor, in this or another worker, does not wait for it.
+    // A lane that hangs may never stop. The next worker of the lane, in this or another process, starts without it.
     await within(lockDuration, stopped).catch(() => {
       if (!leaves) log.warn({ lane: number }, 'lane did not close in time; abandoned');
     });

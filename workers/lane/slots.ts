@@ -30,8 +30,8 @@ export class Slots {
   /**
    * Waits for a slot.
    *
-   * @param servedUntil returns the virtual time of the work. It is called when a slot is free, because further
-   * envelopes may have arrived meanwhile
+   * @param servedUntil returns the virtual time of the work. If several lanes wait, it is called when a slot becomes
+   * free, because further envelopes may have arrived meanwhile
    */
   async take(servedUntil: () => number): Promise<Slot> {
     const asked = performance.now();

@@ -44,7 +44,9 @@ async function startScheduled(
       // If the queue does not accept the job, the next sweep adds it.
       await syncs
         .add(id)
-        .catch((error) => log.warn({ err: error, job_id: id }, 'run is waiting for the queue'));
+        .catch((error) =>
+          log.warn({ err: error, job_id: id }, 'run could not be added to the queue; the next sweep adds it'),
+        );
       return true;
     } catch (error) {
       log.warn(

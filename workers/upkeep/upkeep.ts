@@ -47,7 +47,7 @@ export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
     if (leftOut > 0)
       log.error(
         { ...whose, left_out: leftOut },
-        'limit of blocked users reached; some users with too many event names or products were not blocked',
+        'a workspace has the maximum of 10,000 blocked users; further users with too many event names or products were not blocked',
       );
   }
 }

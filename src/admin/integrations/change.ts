@@ -38,7 +38,8 @@ export async function test(nameOrId: string, { workspace, json }: OneOptions): P
 export async function pause(nameOrId: string, { workspace, json }: OneOptions): Promise<void> {
   await withInstallation(async (installation) => {
     const integration = await findIntegration(installation.database, nameOrId, workspace);
-    if (integration.status === 'draft') throw new Refusal(`the integration '${integration.name}' is a draft`);
+    if (integration.status === 'draft')
+      throw new Refusal(`the integration '${integration.name}' is a draft, which has no schedule to pause`);
     await change(installation, integration, {
       action: 'integrations.pause',
       data: { status: 'paused' },
