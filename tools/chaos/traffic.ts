@@ -47,7 +47,7 @@ export async function throttle(scene: Scene, { load }: Traffic, share: number): 
   const [before, from] = [load.journal.acknowledged, performance.now()];
   await new Promise((resolve) => setTimeout(resolve, CALIBRATION * 1000));
   const full = (load.journal.acknowledged - before) / ((performance.now() - from) / 1000);
-  load.setRate(full * share);
+  load.change({ rate: full * share });
   scene.notes.push(`full load: ${Math.round(full)} objects/s here and now; sent at ${share * 100} % of it`);
   return full;
 }

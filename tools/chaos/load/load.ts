@@ -23,16 +23,25 @@ export interface LoadOptions {
   rate?: number | undefined;
 }
 
+/** Behavior of the clients that may change while they run. */
+export interface Manner extends Pick<LoadOptions, 'mostUnapplied' | 'rate'> {
+  /** Number of clients that send. The others pause. */
+  clients?: number;
+  /** After a refusal, clients send their next request immediately and in addition to the rate. */
+  isImpatient?: boolean;
+}
+
 export interface Load {
   journal: Journal;
   /** Returns the number of requests in flight to a web process. */
   inFlight(edge: string): number;
-  /** Resolves when the given number of further objects has been acknowledged. */
-  more(objects: number, deadline?: number): Promise<void>;
   /**
-   * Sets the objects per second; with Infinity, and by default, they are sent as fast as they are answered.
+   * Resolves when the given number of further objects has been acknowledged.
+   * @param deadline milliseconds without another one after which it fails
    */
-  setRate(rate: number): void;
+  more(objects: number, deadline?: number): Promise<void>;
+  /** Changes the behavior of the clients. What is not given remains. */
+  change(manner: Manner): void;
   /** Descriptions of responses that do not match their request. */
   surprises: string[];
   /** Stops after every client has finished its request. */
@@ -53,11 +62,14 @@ const MAX_SURPRISES = 20;
  * continue with their next round.
  */
 export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
-  const { clients = 8, peoplePerRequest = 3, mostUnapplied = 2000, pause = 50, rate } = options;
+  const { clients = 8, peoplePerRequest = 3, pause = 50, rate } = options;
   const pass = options.pass ?? ((send) => send());
   const journal = new Journal();
   const surprises: string[] = [];
   const flights = new Map<string, number>();
+  let { mostUnapplied = 2000 } = options;
+  let sending = clients;
+  let isImpatient = false;
   /** Milliseconds from one request to the next, and the due time of the next one. */
   let interval = intervalAt(rate ?? Number.POSITIVE_INFINITY);
   let due = 0;
@@ -87,10 +99,9 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
     const leaving = new Set<string>();
     const head = postHead('127.0.0.1', '/users/track', fleet.workspace.key);
     const people = Array.from({ length: peoplePerRequest * POOL }, () => ({ person: born++, round: 0 }));
+    let isRefused = false;
     for (let turn = number; !stopping; turn++) {
-      while (journal.acknowledged - processed > mostUnapplied && !stopping) await sleep(CHECK_MS);
-      due = Math.max(due + interval, performance.now());
-      if (interval > 0) await sleep(due - performance.now());
+      if (!isRefused || !isImpatient) await permission(number);
       if (stopping) break;
       const edge = await nextEdge(turn, leaving);
       if (!edge) break;
@@ -114,12 +125,18 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
         }
       }
       const bytes = toMessage(head, JSON.stringify(body)).bytes;
-      const failed = await pass(() =>
-        exchange({ request, bytes, good, bad, turn, edge, connections, leaving }),
-      );
-      if (failed && !stopping) await sleep(pause);
+      isRefused = await pass(() => exchange({ request, bytes, good, bad, turn, edge, connections, leaving }));
+      if (isRefused && !stopping && !isImpatient) await sleep(pause);
     }
     for (const connection of connections.values()) connection.close();
+  }
+
+  /** Resolves when a client may send its next request. */
+  async function permission(number: number): Promise<void> {
+    const mustWait = () => number >= sending || journal.acknowledged - processed > mostUnapplied;
+    while (mustWait() && !stopping) await sleep(CHECK_MS);
+    due = Math.max(due + interval, performance.now());
+    if (interval > 0) await sleep(due - performance.now());
   }
 
   interface Exchange {
@@ -189,16 +206,24 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   return {
     journal,
     surprises,
-    setRate(next) {
-      interval = intervalAt(next);
+    change(manner) {
+      if (manner.rate !== undefined) interval = intervalAt(manner.rate);
+      const wasUnwatched = mostUnapplied === Number.POSITIVE_INFINITY;
+      mostUnapplied = manner.mostUnapplied ?? mostUnapplied;
+      if (wasUnwatched) void watchWorkers();
+      sending = manner.clients ?? sending;
+      isImpatient = manner.isImpatient ?? isImpatient;
     },
     inFlight: (edge) => flights.get(edge) ?? 0,
     async more(objects, deadline = 60_000) {
       const goal = journal.acknowledged + objects;
-      await waitUntil(() => journal.acknowledged >= goal, {
-        what: `${objects} more acknowledged objects`,
-        deadline,
-      });
+      while (journal.acknowledged < goal) {
+        const seen = journal.acknowledged;
+        await waitUntil(() => journal.acknowledged > seen, {
+          what: `the next of ${objects} more acknowledged objects`,
+          deadline,
+        });
+      }
     },
     async stop() {
       stopping = true;

@@ -29,7 +29,7 @@ export const slowSockets: Scenario = {
     const besideSlow = await latencies(seconds);
     scene.say('waiting for the slow ones to be cut');
     // The good clients have been measured. With fewer requests the slow sockets live as long.
-    if (scene.short) load.setRate(30);
+    if (scene.short) load.change({ rate: 30 });
     const lives = await Promise.all(
       slow.map(({ ended }) => Promise.race([ended, sleep(40_000, Number.POSITIVE_INFINITY)])),
     );
