@@ -1,4 +1,4 @@
-import type { Duplex } from 'node:stream';
+import type { Socket } from 'node:net';
 import { tracing } from '../platform/tracing.ts';
 import { type Connection, type Pool, workFor } from './database.ts';
 import { isForeignSession, isStalePlan } from './error-cause.ts';
@@ -7,7 +7,18 @@ import { isForeignSession, isStalePlan } from './error-cause.ts';
 export interface Limits {
   statement: number;
   lock: number;
+  /**
+   * Timeout of a connection on which no byte arrives or leaves; default `statement` plus `SILENCE_MS`. A
+   * network that loses packets in one direction does not end a connection, and TCP sends again only after
+   * pauses that double.
+   */
+  silence?: number;
 }
+
+/**
+ * More than the difference between the timeouts of a batch and the longest one that a transaction sets later.
+ */
+const SILENCE_MS = 10_000;
 
 /**
  * Runs `work` in a transaction and commits it, or rolls it back if `work` throws. A connection that failed is
@@ -31,6 +42,7 @@ export async function inTransaction<T>(
     broken = error;
   };
   tx.on('error', onError);
+  const forget = limits && endIfSilent(tx, limits);
   let committed: Promise<unknown> | undefined;
   const commit = () => {
     committed ??= tx.query('commit');
@@ -49,10 +61,22 @@ export async function inTransaction<T>(
     });
     throw lost ?? error;
   } finally {
+    forget?.();
     tx.off('error', onError);
     if (span) workFor(tx, undefined);
     tx.release(broken);
   }
+}
+
+/** Ends a connection that stays silent for longer than its statements may take. @returns how to stop that */
+function endIfSilent(tx: Connection, { statement, silence = statement + SILENCE_MS }: Limits): () => void {
+  const stream = streamOf(tx);
+  const end = () => {
+    const message = `Postgres has not answered for ${silence} ms, longer than a statement may take`;
+    stream.destroy(Object.assign(new Error(message), { code: 'ETIMEDOUT' }));
+  };
+  stream.setTimeout(silence, end);
+  return () => stream.setTimeout(0, end);
 }
 
 /** Returns a single message, so that it takes one round trip. */
@@ -137,8 +161,12 @@ export function sendNamed<T extends Record<string, () => unknown>>(
   return Object.fromEntries(named) as { [K in keyof T]: ReturnType<T[K]> };
 }
 
+function streamOf(tx: Connection): Socket {
+  return (tx as unknown as { connection: { stream: Socket } }).connection.stream;
+}
+
 function sendCorked(tx: Connection, statements: (() => unknown)[]): unknown[] {
-  const { stream } = (tx as unknown as { connection: { stream: Duplex } }).connection;
+  const stream = streamOf(tx);
   const sent: unknown[] = [];
   stream.cork();
   try {

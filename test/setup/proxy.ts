@@ -3,6 +3,9 @@ import { TLSSocket } from 'node:tls';
 import type { Certificate } from './certificate.ts';
 import { leaveBehind } from './left-behind.ts';
 
+/** An end of a connection. */
+export type Sender = 'client' | 'store';
+
 /**
  * Starts a TCP proxy to a store that can be frozen, like a host that hangs, or taken away. Closed at the end.
  * @param certificate terminates TLS of Postgres clients at the proxy, so that the proxy can read statements
@@ -12,6 +15,8 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
   const sockets = new Set<Socket>();
   /** Data that arrived while the proxy is frozen; absent while it is not. */
   let held: (() => void)[] | undefined;
+  /** The only sender whose data is held; absent: both. */
+  let silent: Sender | undefined;
   /** Text that freezes the connection of a client that sends it; absent: no text. */
   let fatal: string | undefined;
   const stopped = new Set<Socket>();
@@ -39,7 +44,8 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
         }
         const pass = () => void (to.destroyed || to.write(chunk));
         if (fatal && from === client && chunk.includes(fatal)) stopped.add(client);
-        if (held && (!fatal || stopped.has(from))) held.push(pass);
+        const isSilent = silent === undefined || (silent === 'client') === (from === client);
+        if (held && isSilent && (!fatal || stopped.has(from))) held.push(pass);
         else pass();
       });
     }
@@ -59,9 +65,13 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
   return {
     /** Address of the store through the proxy. */
     url: proxied.href,
-    /** Freezes all connections: they stay open and new ones are accepted, but no data passes. */
-    standStill() {
+    /**
+     * Freezes all connections: they stay open and new ones are accepted, but no data passes.
+     * @param sender holds only its data; the other direction passes
+     */
+    standStill(sender?: Sender) {
       held ??= [];
+      silent = sender;
     },
     /**
      * Freezes the connection of each client that sends this text, from then on; other clients are unaffected.
@@ -86,7 +96,7 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
     /** Ends both kinds of freeze. */
     async comeBack() {
       for (const pass of held ?? []) pass();
-      [held, fatal] = [undefined, undefined];
+      [held, fatal, silent] = [undefined, undefined, undefined];
       stopped.clear();
       if (!server.listening) await listen(port);
     },

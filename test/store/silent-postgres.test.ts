@@ -1,0 +1,43 @@
+import { expect, inject, test } from 'vitest';
+import { openPool } from '../../src/store/database.ts';
+import { causeOf } from '../../src/store/error-cause.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
+import { startProxy } from '../setup/proxy.ts';
+
+const limits = { statement: 300, lock: 200, silence: 600 };
+
+test.each(['client', 'store'] as const)(
+  'a transaction ends with ETIMEDOUT when packets of the %s vanish, and its connection is not reused',
+  async (silent) => {
+    const proxy = await startProxy(inject('postgresUrl'));
+    const pool = openPool(proxy.url, 1);
+    const backend = () =>
+      inTransaction(
+        pool,
+        async (tx) => (await tx.query('select pg_backend_pid() as pid')).rows[0].pid,
+        limits,
+      );
+    const before = await backend();
+    proxy.standStill(silent);
+    const error = await backend().catch((failure: unknown) => failure);
+    expect(error).toMatchObject({ code: 'ETIMEDOUT' });
+    expect(causeOf(error)).toBe('infrastructure');
+    await proxy.comeBack();
+    expect(await backend()).not.toBe(before);
+    await pool.end();
+  },
+);
+
+test('a transaction is not ended while its statements take less time than its limits', async () => {
+  const pool = openPool(inject('postgresUrl'), 1);
+  const slow = inTransaction(
+    pool,
+    async (tx) => {
+      for (let count = 0; count < 4; count++) await tx.query('select pg_sleep(0.2)');
+      return 'committed';
+    },
+    limits,
+  );
+  expect(await slow).toBe('committed');
+  await pool.end();
+});
