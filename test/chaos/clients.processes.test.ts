@@ -3,6 +3,7 @@ import { hostileNames, hostileShapes } from '../../tools/chaos/scenarios/15-host
 import { largeBodies } from '../../tools/chaos/scenarios/19-large-bodies.ts';
 import { slowSockets } from '../../tools/chaos/scenarios/20-slow-sockets.ts';
 import { sharedLimit } from '../../tools/chaos/scenarios/22-shared-limit.ts';
+import { overload } from '../../tools/chaos/scenarios/32-overload.ts';
 import { isLong } from '../setup/length.ts';
 import { shortForms } from './short-form.ts';
 
@@ -13,4 +14,4 @@ import { shortForms } from './short-form.ts';
 const tooMuch = isLong ? [largeBodies, slowSockets] : [];
 
 // Clients send too much, too often, or too slowly.
-shortForms('redis', [hostileShapes, hostileNames, ...tooMuch, oneKey, sharedLimit]);
+shortForms('redis', [hostileShapes, hostileNames, ...tooMuch, oneKey, sharedLimit, overload]);

@@ -18,11 +18,16 @@ export interface Traffic {
  */
 const SHORT_RATE = 300;
 
+interface TrafficOptions extends LoadOptions {
+  /** Milliseconds between two requests of each client that sends identity operations. */
+  identityPause?: number;
+}
+
 /** Starts a fleet under load and warms it up, as most scenarios begin. */
 export async function beginTraffic(
   scene: Scene,
   fleetOptions: FleetOptions & { url?: string } = {},
-  loadOptions: LoadOptions = {},
+  { identityPause = scene.choose(0, 60), ...loadOptions }: TrafficOptions = {},
 ): Promise<Traffic> {
   const fleet = await scene.startFleet(fleetOptions);
   const load = startLoad(fleet, {
@@ -30,7 +35,7 @@ export async function beginTraffic(
     rate: scene.choose(Number.POSITIVE_INFINITY, SHORT_RATE),
     ...loadOptions,
   });
-  const circles = await startCircles(fleet, { seed: scene.seed, pause: scene.choose(0, 60) });
+  const circles = await startCircles(fleet, { seed: scene.seed, pause: identityPause });
   const { key: knockKey } = await createWorkspace(fleet.pool, 'knocks');
   scene.say('warming up');
   await load.more(scene.choose(5000, 200));

@@ -8,6 +8,8 @@ import { kindsOf, makeRound, ROUNDS, type Wire } from './people.ts';
 
 export interface LoadOptions {
   clients?: number;
+  /** Number of clients that send, by default all. The others pause. */
+  active?: number;
   /** Each has about three objects. */
   peoplePerRequest?: number;
   /**
@@ -24,9 +26,7 @@ export interface LoadOptions {
 }
 
 /** Behavior of the clients that may change while they run. */
-export interface Manner extends Pick<LoadOptions, 'mostUnapplied' | 'rate'> {
-  /** Number of clients that send. The others pause. */
-  clients?: number;
+export interface Manner extends Pick<LoadOptions, 'active' | 'mostUnapplied' | 'rate'> {
   /** After a refusal, clients send their next request immediately and in addition to the rate. */
   isImpatient?: boolean;
 }
@@ -68,7 +68,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   const surprises: string[] = [];
   const flights = new Map<string, number>();
   let { mostUnapplied = 2000 } = options;
-  let sending = clients;
+  let { active = clients } = options;
   let isImpatient = false;
   /** Milliseconds from one request to the next, and the due time of the next one. */
   let interval = intervalAt(rate ?? Number.POSITIVE_INFINITY);
@@ -133,7 +133,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
 
   /** Resolves when a client may send its next request. */
   async function permission(number: number): Promise<void> {
-    const mustWait = () => number >= sending || journal.acknowledged - processed > mostUnapplied;
+    const mustWait = () => number >= active || journal.acknowledged - processed > mostUnapplied;
     while (mustWait() && !stopping) await sleep(CHECK_MS);
     due = Math.max(due + interval, performance.now());
     if (interval > 0) await sleep(due - performance.now());
@@ -207,11 +207,14 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
     journal,
     surprises,
     change(manner) {
-      if (manner.rate !== undefined) interval = intervalAt(manner.rate);
+      if (manner.rate !== undefined) {
+        interval = intervalAt(manner.rate);
+        due = performance.now();
+      }
       const wasUnwatched = mostUnapplied === Number.POSITIVE_INFINITY;
       mostUnapplied = manner.mostUnapplied ?? mostUnapplied;
       if (wasUnwatched) void watchWorkers();
-      sending = manner.clients ?? sending;
+      active = manner.active ?? active;
       isImpatient = manner.isImpatient ?? isImpatient;
     },
     inFlight: (edge) => flights.get(edge) ?? 0,
