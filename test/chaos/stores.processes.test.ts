@@ -5,6 +5,7 @@ import { fullRedis } from '../../tools/chaos/scenarios/06-full-redis.ts';
 import { emptyRedis } from '../../tools/chaos/scenarios/07-empty-redis.ts';
 import { stoppedPostgres } from '../../tools/chaos/scenarios/08-stopped-postgres.ts';
 import { fullDisk } from '../../tools/chaos/scenarios/24-full-disk.ts';
+import { heldSnapshot } from '../../tools/chaos/scenarios/33-held-snapshot.ts';
 import { isLong } from '../setup/length.ts';
 import { shortForms } from './short-form.ts';
 
@@ -14,4 +15,4 @@ shortForms('redis', [killedRedis, frozenRedis, fullRedis, stoppedPostgres, empty
   startPostgres: startOwnPostgres,
 });
 // The full disk of Postgres is tested with the queue in Redis, too.
-shortForms('postgres', [stoppedPostgres, ...(isLong ? [fullDisk] : [])]);
+shortForms('postgres', [stoppedPostgres, heldSnapshot, ...(isLong ? [fullDisk] : [])]);

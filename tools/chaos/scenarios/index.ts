@@ -25,6 +25,7 @@ import { otherRelease } from './26-other-release.ts';
 import { redisCluster } from './30-redis-cluster.ts';
 import { movedWorkspace } from './31-moved-workspace.ts';
 import { overload } from './32-overload.ts';
+import { heldSnapshot } from './33-held-snapshot.ts';
 import { sessionPooler, transactionPooler } from './37-connection-pooler.ts';
 import { powerCuts } from './39-power-cuts.ts';
 import { listHistories } from './40-list-histories.ts';
@@ -38,6 +39,6 @@ export const scenarios: Scenario[] = [
   ...[hostileCharacters, hostileNumbers, hostileShapes, hostileNames, largeBodies],
   ...[slowSockets, wrongClocks, sharedLimit, badNetwork, fullDisk],
   ...[soak, otherRelease, redisCluster, movedWorkspace],
-  ...[overload],
+  ...[overload, heldSnapshot],
   ...[transactionPooler, sessionPooler, listHistories, powerCuts],
 ];
