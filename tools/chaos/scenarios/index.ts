@@ -26,6 +26,7 @@ import { redisCluster } from './30-redis-cluster.ts';
 import { movedWorkspace } from './31-moved-workspace.ts';
 import { overload } from './32-overload.ts';
 import { heldSnapshot } from './33-held-snapshot.ts';
+import { oneWayPartition } from './34-one-way-partition.ts';
 import { sessionPooler, transactionPooler } from './37-connection-pooler.ts';
 import { powerCuts } from './39-power-cuts.ts';
 import { listHistories } from './40-list-histories.ts';
@@ -39,6 +40,6 @@ export const scenarios: Scenario[] = [
   ...[hostileCharacters, hostileNumbers, hostileShapes, hostileNames, largeBodies],
   ...[slowSockets, wrongClocks, sharedLimit, badNetwork, fullDisk],
   ...[soak, otherRelease, redisCluster, movedWorkspace],
-  ...[overload, heldSnapshot],
+  ...[overload, heldSnapshot, oneWayPartition],
   ...[transactionPooler, sessionPooler, listHistories, powerCuts],
 ];
