@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import type { Pool } from './database.ts';
 import { readApplied } from './ledger.ts';
 
@@ -14,6 +15,21 @@ export interface FenceNews {
 export function parseFenceNews(payload: string): FenceNews {
   const [fence = '', lane] = payload.split(' ');
   return lane === undefined ? { fence } : { fence, lane: Number(lane) };
+}
+
+/**
+ * Milliseconds to wait for an answer. Lanes repeat these statements while they wait at a fence. Without the
+ * limit, all of them would wait until TCP sends again after an outage of the network.
+ */
+const ANSWER_MS = 5000;
+
+/** Sends a small statement and returns its rows. @throws {Error} if no answer arrives within `ANSWER_MS` */
+async function queryBriefly<Row extends pg.QueryResultRow>(
+  pool: Pool,
+  statement: pg.QueryConfig,
+): Promise<Row[]> {
+  const { rows } = await pool.query<Row>({ ...statement, query_timeout: ANSWER_MS } as pg.QueryConfig);
+  return rows;
 }
 
 /**
@@ -41,7 +57,7 @@ const announceArrivalStatement = `
  * @returns whether the fence was already passed
  */
 export async function announceArrival(pool: Pool, fence: string, lane: number): Promise<boolean> {
-  const { rows } = await pool.query<{ passed: boolean }>({
+  const rows = await queryBriefly<{ passed: boolean }>(pool, {
     name: 'announce-arrival',
     text: announceArrivalStatement,
     values: [fence, lane],
@@ -75,7 +91,7 @@ const openFenceStatement = `
 
 /** Announces to other workers that the fence was passed, and deletes its arrivals. */
 export async function openFence(pool: Pool, fence: string): Promise<void> {
-  await pool.query({ name: 'open-fence', text: openFenceStatement, values: [fence] });
+  await queryBriefly(pool, { name: 'open-fence', text: openFenceStatement, values: [fence] });
 }
 
 /** Reads by primary keys. */
@@ -92,7 +108,7 @@ interface FenceState {
 }
 
 export async function readFence(pool: Pool, fence: string): Promise<FenceState> {
-  const { rows } = await pool.query<FenceState>({
+  const rows = await queryBriefly<FenceState>(pool, {
     name: 'read-fence',
     text: readFenceStatement,
     values: [fence],

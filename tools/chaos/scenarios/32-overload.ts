@@ -9,8 +9,8 @@ import { beginTraffic } from '../traffic.ts';
 /** Offered load as a multiple of the measured peak. */
 const TIMES = 3;
 
-/** Clients that measure the peak. */
-const USUAL_CLIENTS = 8;
+/** Clients before the peak is measured. */
+const FEW_CLIENTS = 8;
 
 /** Requests of which each median is taken, and milliseconds that it may always take. */
 const PROBES = 9;
@@ -32,7 +32,7 @@ export const overload: Scenario = {
       scene,
       { env },
       // Identity operations make lanes wait for each other, which would hide the limit of the load.
-      { clients, active: USUAL_CLIENTS, mostUnapplied: scene.choose(8000, 1000), identityPause: 200 },
+      { clients, active: FEW_CLIENTS, mostUnapplied: scene.choose(8000, 1000), identityPause: 200 },
     );
     const probe = createProbe(fleet, knockKey);
     load.change({ rate: scene.choose(300, 30) });
@@ -40,13 +40,13 @@ export const overload: Scenario = {
     const before = await medianOf(PROBES, probe);
 
     scene.say('measuring the peak');
-    load.change({ rate: Number.POSITIVE_INFINITY });
+    load.change({ active: clients, rate: Number.POSITIVE_INFINITY });
     await sleep(scene.choose(2000, 500));
     const peak = await rateDuring(scene.choose(10_000, 3000));
 
     scene.say(`${TIMES} × the peak`);
     load.change({
-      ...{ active: clients, rate: TIMES * peak, mostUnapplied: Number.POSITIVE_INFINITY, isImpatient: true },
+      ...{ rate: TIMES * peak, mostUnapplied: Number.POSITIVE_INFINITY, isImpatient: true },
     });
     const [from, objects] = [Date.now(), load.journal.objects];
     const goodput = await rateDuring(scene.choose(30_000, 8000));
