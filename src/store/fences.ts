@@ -23,14 +23,9 @@ export function parseFenceNews(payload: string): FenceNews {
  */
 const ANSWER_MS = 5000;
 
-/** Sends a small statement and returns its rows. @throws {Error} if no answer arrives within `ANSWER_MS` */
-async function queryBriefly<Row extends pg.QueryResultRow>(
-  pool: Pool,
-  statement: pg.QueryConfig,
-): Promise<Row[]> {
-  const { rows } = await pool.query<Row>({ ...statement, query_timeout: ANSWER_MS } as pg.QueryConfig);
-  return rows;
-}
+/** Limits the wait for the answer of a statement. The connection is not reused after that time. */
+const withTimeout = (statement: pg.QueryConfig): pg.QueryConfig =>
+  ({ ...statement, query_timeout: ANSWER_MS }) as pg.QueryConfig;
 
 /**
  * Inserts by primary keys; only the first call inserts a row and sends a notification. Does not wait for the
@@ -57,11 +52,9 @@ const announceArrivalStatement = `
  * @returns whether the fence was already passed
  */
 export async function announceArrival(pool: Pool, fence: string, lane: number): Promise<boolean> {
-  const rows = await queryBriefly<{ passed: boolean }>(pool, {
-    name: 'announce-arrival',
-    text: announceArrivalStatement,
-    values: [fence, lane],
-  });
+  const { rows } = await pool.query<{ passed: boolean }>(
+    withTimeout({ name: 'announce-arrival', text: announceArrivalStatement, values: [fence, lane] }),
+  );
   return rows[0]!.passed;
 }
 
@@ -91,7 +84,7 @@ const openFenceStatement = `
 
 /** Announces to other workers that the fence was passed, and deletes its arrivals. */
 export async function openFence(pool: Pool, fence: string): Promise<void> {
-  await queryBriefly(pool, { name: 'open-fence', text: openFenceStatement, values: [fence] });
+  await pool.query(withTimeout({ name: 'open-fence', text: openFenceStatement, values: [fence] }));
 }
 
 /** Reads by primary keys. */
@@ -108,11 +101,9 @@ interface FenceState {
 }
 
 export async function readFence(pool: Pool, fence: string): Promise<FenceState> {
-  const rows = await queryBriefly<FenceState>(pool, {
-    name: 'read-fence',
-    text: readFenceStatement,
-    values: [fence],
-  });
+  const { rows } = await pool.query<FenceState>(
+    withTimeout({ name: 'read-fence', text: readFenceStatement, values: [fence] }),
+  );
   return rows[0]!;
 }
 
