@@ -15,9 +15,7 @@ export interface Limits {
   silence?: number;
 }
 
-/**
- * More than the difference between the timeouts of a batch and the longest one that a transaction sets later.
- */
+/** Margin for the work of the process between two statements, and for a slow network. */
 const SILENCE_MS = 10_000;
 
 /**
