@@ -8,7 +8,7 @@ import { scratchFolders } from './platform/files.ts';
 import { describeFailure } from './platform/format.ts';
 import { reachable } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
-import { paceLooks, rest } from './platform/poll.ts';
+import { rest, setPollPace } from './platform/poll.ts';
 import { collectMains, type Host } from './processes/host.ts';
 import { listenForConsole } from './start/console-listener.ts';
 import { credentialsOf, readDevConfig } from './start/dev-settings.ts';
@@ -118,7 +118,7 @@ function createControlSignals(): Signals {
   const listeners: (() => void)[] = [];
   let lastActivity = performance.now();
   const isIdle = () => performance.now() - lastActivity > IDLE_MS;
-  const wake = paceLooks((every) =>
+  const wake = setPollPace((every) =>
     isIdle() ? Math.max(every, Math.min(every * IDLE_FACTOR, LONGEST_IDLE_MS)) : every,
   );
   return {

@@ -13,9 +13,9 @@ import { type Config, readConfig } from './platform/config.ts';
 import { environmentWith } from './platform/environment.ts';
 import { packageRoot, START_COMMAND } from './platform/files.ts';
 import { describeFailure } from './platform/format.ts';
-import { reachable, within } from './platform/lifecycle.ts';
+import { reachable, withTimeout } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
-import { poolSizeWithin } from './start/connections.ts';
+import { fittingPoolSize } from './start/connections.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
 import { runPreparation } from './start/preparation.ts';
 import {
@@ -35,7 +35,7 @@ async function start(): Promise<number> {
   const config = readConfig();
   const log = createLog('start', config.LOG_LEVEL, { format: config.LOG_FORMAT });
   // A limit that cannot be kept is reported before anything is created.
-  poolSizeWithin(config);
+  fittingPoolSize(config);
   const end = endOfStart(log);
   let postgres: EmbeddedPostgres | undefined;
   let stopProcesses = async () => {};
@@ -83,7 +83,7 @@ async function warnIfRedisIsDown(config: Config, log: Log): Promise<void> {
   const { openProducerRedis } = await import('./queue/connection.ts');
   const redis = openProducerRedis(config);
   try {
-    await within(REDIS_TIMEOUT_MS, once(redis, 'ready'));
+    await withTimeout(REDIS_TIMEOUT_MS, once(redis, 'ready'));
   } catch (error) {
     log.warn(
       `Redis at REDIS_URL does not answer (${describeFailure(error)}); all processes wait for it. Start Redis, correct REDIS_URL, or remove it to keep the queue in Postgres`,
@@ -112,7 +112,7 @@ function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<voi
     env: environmentWith({
       // Processes of the embedded form read the address of Postgres and the integration key from DATA_DIR.
       DEPLOYMENT_FORM: config.DEPLOYMENT_FORM,
-      DATABASE_POOL_SIZE: String(poolSizeWithin(config)),
+      DATABASE_POOL_SIZE: String(fittingPoolSize(config)),
       PORT: String(ports.PORT),
       BOARD_PORT: String(ports.BOARD_PORT),
       BOARD_PASSWORD: password,

@@ -5,7 +5,7 @@ import { watchApplied } from '../queue/effects.ts';
 import { envelopeId, type LaneEntry } from '../queue/lanes.ts';
 import { HOLD_MS, KNOWN_MS, openMoves } from '../queue/moves.ts';
 import { serverOfShard } from '../queue/open-redis.ts';
-import type { PlacedProducer } from '../queue/producer.ts';
+import type { ShardedProducer } from '../queue/producer.ts';
 import { recordAudit } from '../store/audit.ts';
 import type { Pool } from '../store/database.ts';
 import { type Home, recordHome } from '../store/queue-shards.ts';
@@ -94,7 +94,7 @@ export async function moveWorkspace(
 
 interface Moving {
   connection: QueueConnection;
-  producer: PlacedProducer;
+  producer: ShardedProducer;
   pool: Pool;
   workspaceId: string;
   home: Home;

@@ -9,7 +9,7 @@ import { createGroupCommit } from '../queue/enqueue.ts';
 import { joinInstallation } from '../queue/installation.ts';
 import { everyLane, type Layout, type LayoutSettings, layoutOf, QueueUnavailable } from '../queue/lanes.ts';
 import { hasQueueTables } from '../queue/postgres-queue.ts';
-import { openProducer, type PlacedProducer } from '../queue/producer.ts';
+import { openProducer, type ShardedProducer } from '../queue/producer.ts';
 import { recordAudit } from '../store/audit.ts';
 import type { Pool } from '../store/database.ts';
 import {
@@ -135,7 +135,7 @@ export async function mendInQueue(
 /** The queue as commands use it to enqueue jobs. */
 export interface QueueContext extends ReplayContext {
   connection: QueueConnection;
-  producer: PlacedProducer;
+  producer: ShardedProducer;
   layout: Layout;
 }
 

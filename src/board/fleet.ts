@@ -3,7 +3,7 @@ import { createReader } from '../checks/read.ts';
 import type { Lacking, Readings } from '../checks/readings.ts';
 import { findProblems } from '../checks/registry.ts';
 import type { Config } from '../platform/config.ts';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { type LayoutSettings, laneCount } from '../queue/lanes.ts';
@@ -91,7 +91,7 @@ export function createFleet({
   async function take(): Promise<FleetState> {
     const readings = await reader.read();
     const counters = readings.processes
-      ? await within(COUNTERS_MS, readFleetCounters(pool, laneCount(config))).catch(() => undefined)
+      ? await withTimeout(COUNTERS_MS, readFleetCounters(pool, laneCount(config))).catch(() => undefined)
       : undefined;
     return {
       ...readings,

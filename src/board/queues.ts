@@ -4,7 +4,7 @@ import type { BeforeHook } from '@bull-board/api/typings/app';
 import { ExpressAdapter } from '@bull-board/express';
 import type { Express } from 'express';
 import { SYNC_QUEUE } from '../jobs/catalog.ts';
-import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
+import { type AcceptedObject, requestIndexesOf } from '../jobs/envelope.ts';
 import type { Queue } from '../queue/bullmq.ts';
 import { openQueueToShow, optionsOfLane } from '../queue/bullmq-queues.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -28,7 +28,7 @@ export function readable(wire: WireEnvelope) {
   const envelope = decodeEnvelope(wire);
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
   const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
-  const places = requestPlaces(envelope);
+  const places = requestIndexesOf(envelope);
   envelope.objects.slice(0, MOST_OBJECTS).forEach(({ request: _, ...object }, index) => {
     const shown = byRequest.get(places[index]);
     if (shown) shown.push(object);

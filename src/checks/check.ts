@@ -19,7 +19,7 @@ export type Scope = 'installation' | 'process' | 'lane' | 'shard' | 'workspace' 
  * /metrics of web. `process`: by each process for itself, in /readyz. `machine`: by `penstock doctor` on its machine.
  * `prometheus`: by an alert rule only, because the check needs a history.
  */
-export type Place = 'fleet' | 'process' | 'machine' | 'prometheus';
+export type Evaluator = 'fleet' | 'process' | 'machine' | 'prometheus';
 
 /** A value above the threshold of a check. */
 export interface Exceeded {
@@ -62,7 +62,7 @@ export interface Check {
   group: string;
   severity: Severity;
   scope: Scope;
-  places: readonly Place[];
+  places: readonly Evaluator[];
   /** Consequences of the problem. */
   impact: string;
   firstStep: string;

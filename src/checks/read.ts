@@ -1,5 +1,5 @@
 import { readDisk } from '../platform/disk.ts';
-import { unlessAway, within } from '../platform/lifecycle.ts';
+import { unlessAway, withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -125,7 +125,7 @@ export function createReader(options: ReaderOptions): Reader {
   const isPostgresAway = () => options.lacking?.().some(({ name }) => name === 'postgres') ?? false;
 
   const inTime = <T>(work: Promise<T>, milliseconds = patience) =>
-    within(milliseconds, work).catch((error: unknown) => {
+    withTimeout(milliseconds, work).catch((error: unknown) => {
       log?.debug({ err: error }, 'reading for the checks failed');
       return undefined;
     });

@@ -1,4 +1,4 @@
-import { type Check, type Place, type Problem, severities } from './check.ts';
+import { type Check, type Evaluator, type Problem, severities } from './check.ts';
 import { laneChecks } from './lanes.ts';
 import { processChecks } from './processes.ts';
 import type { Readings } from './readings.ts';
@@ -19,7 +19,7 @@ export const checks: readonly Check[] = [
  * Evaluates the checks of a place.
  * @returns the problems, most severe first
  */
-export function findProblems(readings: Readings, place: Place, among = checks): Problem[] {
+export function findProblems(readings: Readings, place: Evaluator, among = checks): Problem[] {
   const found = among
     .filter(({ places }) => places.includes(place))
     .flatMap((check) => (check.find?.(readings) ?? []).map((exceeded) => problemOf(check, exceeded)));

@@ -7,7 +7,7 @@ import {
 } from 'node:http';
 import { Counter, type Registry } from 'prom-client';
 import { newId } from '../platform/ids.ts';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import { type Log, messageOf } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
 
@@ -191,7 +191,7 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
     count,
     tellNotCopied,
     async stop() {
-      await within(FAREWELL_MS, Promise.all(underWay)).catch(() => {});
+      await withTimeout(FAREWELL_MS, Promise.all(underWay)).catch(() => {});
       leaving.abort();
       await Promise.all(underWay);
       agent.destroy();

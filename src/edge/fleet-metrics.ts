@@ -2,7 +2,7 @@ import { Gauge, type Registry } from 'prom-client';
 import type { Problem } from '../checks/check.ts';
 import { createReader, type Reader, type ReaderOptions } from '../checks/read.ts';
 import { findProblems } from '../checks/registry.ts';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import { addGauge, addOldestMetric, largest } from '../processes/metrics.ts';
 import { createSurroundings } from '../processes/surroundings.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -69,7 +69,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
         asking ??= ask().finally(() => {
           asking = undefined;
         });
-      const value = asking && (await within(patience, asking).catch(() => undefined));
+      const value = asking && (await withTimeout(patience, asking).catch(() => undefined));
       for (const one of gauges) one.reset();
       if (value !== undefined) show(value);
     });

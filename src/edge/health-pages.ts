@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Express } from 'express';
 import type { Registry } from 'prom-client';
-import { isLeaving, within } from '../platform/lifecycle.ts';
+import { isLeaving, withTimeout } from '../platform/lifecycle.ts';
 import { checkReadiness, type Dependencies, type Pings } from '../processes/dependencies.ts';
 import { ownProblems } from '../processes/process.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -95,7 +95,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
  * @throws if Postgres does not answer; Prometheus then keeps its last list
  */
 async function listTargets(pool: Pool) {
-  const all = await within(PATIENCE_MS, listProcesses(pool));
+  const all = await withTimeout(PATIENCE_MS, listProcesses(pool));
   return all
     .filter(({ address, silentSeconds }) => address !== null && silentSeconds < SILENT_SECONDS)
     .map(({ address, name, host }) => ({ targets: [address], labels: { process: name, host } }));

@@ -1,7 +1,7 @@
 import { BlockList, isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
-import { together } from '../platform/concurrency.ts';
-import { within } from '../platform/lifecycle.ts';
+import { batchCalls } from '../platform/concurrency.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { type ApiKeyRow, findApiKeys, hashApiKey } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
@@ -68,7 +68,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
    * A separate cache, so that invalid keys cannot evict valid ones, which are needed while Postgres is unavailable.
    */
   const madeUp = new LRUCache<string, Known>({ max: MOST_KEYS });
-  const findOne = together((hashes: Buffer[]) => findApiKeys(pool, hashes), MOST_TOGETHER);
+  const findOne = batchCalls((hashes: Buffer[]) => findApiKeys(pool, hashes), MOST_TOGETHER);
   let togetherAt = Number.NEGATIVE_INFINITY;
 
   /** @throws if Postgres does not answer and the key was not confirmed within the last minute */
@@ -111,7 +111,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
       const done = lookUp(secret, entry, now).finally(() => {
         entry.lookUp = undefined;
       });
-      entry.lookUp = { done, patience: within(PATIENCE, done).catch(() => {}) };
+      entry.lookUp = { done, patience: withTimeout(PATIENCE, done).catch(() => {}) };
     }
     return opens(entry, now) ? entry.lookUp.patience : entry.lookUp.done;
   }

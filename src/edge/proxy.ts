@@ -14,7 +14,7 @@ import type { Registry } from 'prom-client';
 import { ApiError, type ErrorName, errorBodyOf, errors } from '../errors.ts';
 import type { Operation } from '../operations/operation.ts';
 import { newId } from '../platform/ids.ts';
-import { type Service, within } from '../platform/lifecycle.ts';
+import { type Service, withTimeout } from '../platform/lifecycle.ts';
 import { namesOneHost, serverOptions, targetOf } from '../platform/listen.ts';
 import { type Log, messageOf } from '../platform/log.ts';
 import {
@@ -192,7 +192,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     // A client that reads its own write must find it here as well.
     if (there.status < 300) {
       const copy = copies.keep(copied, there);
-      await within(WAIT_MS, copy.done).catch(copy.isLate);
+      await withTimeout(WAIT_MS, copy.done).catch(copy.isLate);
     } else copies.count(operation.id, refusedBy(there.status));
     response.writeHead(there.status, endToEnd(there.headers, there.body.length));
     responses.end(response, there.body, UPSTREAM);

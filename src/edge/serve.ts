@@ -201,12 +201,12 @@ function shed(
 ): QueueUnavailable | undefined {
   if (!stores(operation)) return;
   const shard = services.queue.shardOf(workspaceId);
-  const found = services.loadShedding.overload(placeOf(operation), { shard, workspaceId });
+  const found = services.loadShedding.overload(capacityOf(operation), { shard, workspaceId });
   if (found) return new QueueUnavailable(found.reason, { limit: found.limit });
 }
 
 /** The capacity limit that applies to an operation. Bulk operations may fill only half of the queue. */
-export function placeOf(operation: Operation): 'queue' | 'half-full queue' | 'store' {
+export function capacityOf(operation: Operation): 'queue' | 'half-full queue' | 'store' {
   if (operation.kind === 'direct') return 'store';
   return operation.givesWay ? 'half-full queue' : 'queue';
 }

@@ -12,7 +12,7 @@ import type { Pool } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
 import type { LeasedExport } from '../store/segment-export-leases.ts';
 import type { ExpiredExport, ExportCounts, NewSegmentExport } from '../store/segment-exports.ts';
-import { findSegment, lookAtUsers } from '../store/segments.ts';
+import { evaluateUsers, findSegment } from '../store/segments.ts';
 import { inSnapshot, type Snapshot } from '../store/transactions.ts';
 import { gzipped, type LinesFile, zipped } from './write-rows.ts';
 
@@ -160,7 +160,7 @@ async function* pagesOf(
   for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
     leaving.throwIfAborted();
     const part = { workspaceId, definition, after, limit: USERS_PER_QUERY, sample: USERS_PER_QUERY };
-    const { sample, last, read } = await lookAtUsers(snapshot.connection, part);
+    const { sample, last, read } = await evaluateUsers(snapshot.connection, part);
     waiting.push(...sample);
     after = read < USERS_PER_QUERY ? undefined : last;
     while (waiting.length >= pageSize() || (after === undefined && waiting.length > 0)) {

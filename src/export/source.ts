@@ -15,7 +15,7 @@ import {
 } from '../store/bulk-export.ts';
 import type { Connection } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
-import { lookAtUsers } from '../store/segments.ts';
+import { evaluateUsers } from '../store/segments.ts';
 import { ExportError, type Wanted } from './progress.ts';
 
 /** A row of a file in the form of the API. */
@@ -87,7 +87,7 @@ export async function* pagesOfUsers(
   for (let position = after; ; ) {
     leaving.throwIfAborted();
     const part = { workspaceId: wanted.workspace.id, definition, after: position, limit: lookedAt };
-    const { read, sample, last } = await lookAtUsers(connection, { ...part, sample: lookedAt });
+    const { read, sample, last } = await evaluateUsers(connection, { ...part, sample: lookedAt });
     if (last === undefined) return;
     for (let at = 0; at < sample.length; at += PROFILES_PER_QUERY) {
       const ids = sample.slice(at, at + PROFILES_PER_QUERY);

@@ -3,7 +3,7 @@ import { opendir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { BucketAccess } from '../integrations/bucket-client.ts';
 import type { Scratch } from '../integrations/files/scratch.ts';
-import { BUCKET_CLIENT, SourceError, s3PlaceOf } from '../integrations/source.ts';
+import { BUCKET_CLIENT, parseS3Address, SourceError } from '../integrations/source.ts';
 import { MANIFEST, UNFINISHED } from '../platform/files.ts';
 import { importOptional } from '../platform/optional-package.ts';
 import type { Reach } from '../platform/reach.ts';
@@ -26,7 +26,7 @@ export interface Opening {
  * Returns whether a name means more than one file: a folder, or the address of a bucket that ends in a slash.
  */
 export const namesMany = (named: string): boolean =>
-  s3PlaceOf(named) ? named.endsWith('/') : isFolder(named);
+  parseS3Address(named) ? named.endsWith('/') : isFolder(named);
 
 /**
  * Opens a file, all files of a folder, or objects of a bucket, which are fetched one after the other. Each
@@ -35,7 +35,7 @@ export const namesMany = (named: string): boolean =>
  */
 export async function* openInputs(named: string, opening: Opening): AsyncGenerator<Input> {
   const { scratchBytes, reach, watcher, leaving: signal } = opening;
-  const address = s3PlaceOf(named);
+  const address = parseS3Address(named);
   if (address === undefined) {
     for (const file of isFolder(named) ? await filesOf(named) : [named])
       yield* closeAfterUse(openInput(file, { scratchBytes, watcher }));

@@ -26,7 +26,7 @@ const MAX_XML_BYTES = 524_288;
 export const PAGE_KEYS = 200;
 
 /** A bucket and a prefix, without the format of the objects. */
-export type BucketPlace = Omit<BucketDefinition, 'format'>;
+export type BucketLocation = Omit<BucketDefinition, 'format'>;
 
 /** Access to a bucket. */
 export interface BucketAccess {
@@ -38,7 +38,7 @@ export interface BucketAccess {
 
 export interface Bucket {
   client: S3Client;
-  definition: BucketPlace;
+  definition: BucketLocation;
   /** Name of the bucket in messages. */
   where: string;
   patience: TimeLimits;
@@ -57,7 +57,7 @@ export interface BucketOptions {
 
 /** @throws {SourceError} `config` if the endpoint is a refused address */
 export function connectBucket(
-  definition: BucketPlace,
+  definition: BucketLocation,
   credentials: Extract<Credentials, { access_key_id: string }>,
   { reach, patience }: BucketOptions,
 ): Bucket {

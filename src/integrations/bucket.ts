@@ -5,7 +5,7 @@ import { runStep, unwatched, type Watcher } from '../platform/steps.ts';
 import { linkSignals } from '../platform/time-limit.ts';
 import {
   type Bucket,
-  type BucketPlace,
+  type BucketLocation,
   connectBucket,
   PAGE_KEYS,
   type TimeLimits,
@@ -279,7 +279,7 @@ type FetchOptions = Omit<SourceOptions, 'serviceIdField'> & { patience?: TimeLim
  * @throws {SourceError} `config` for a wrong key, bucket or endpoint, and if there is no object
  */
 export async function* fetchObjects(
-  location: BucketPlace,
+  location: BucketLocation,
   credentials: Extract<Credentials, { access_key_id: string }>,
   { patience = DEFAULT_LIMITS, watcher = unwatched, ...options }: FetchOptions,
 ): AsyncGenerator<FetchedObject> {

@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
 import { type Credentials, type PostgresDefinition, SourceError } from './source.ts';
 
@@ -179,7 +179,7 @@ class ReachingSocket extends Socket {
 
 /** Closes the connection, and destroys it if the server does not respond in time. */
 export async function endClient(client: pg.Client, { end }: TimeLimits): Promise<void> {
-  await within(end, client.end()).catch(() => {});
+  await withTimeout(end, client.end()).catch(() => {});
   connectionOf(client).stream.destroy();
 }
 
@@ -248,7 +248,7 @@ export async function* streamQuery(
         const woken = new Promise<void>((resolve) => {
           wake = resolve;
         });
-        await within(Math.max(1, asked.milliseconds - waited), woken).catch(() => {
+        await withTimeout(Math.max(1, asked.milliseconds - waited), woken).catch(() => {
           throw new SourceError(
             'failed',
             `the server did not answer in time (${Math.round(asked.milliseconds)} ms)`,

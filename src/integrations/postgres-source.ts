@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import { RefusedAddress } from '../platform/reach.ts';
 import {
   assertCanonical,
@@ -294,7 +294,7 @@ export async function openPostgres(
     const other = createClient(definition, credentials, clientOptions);
     other.on('error', () => {});
     const work = other.connect().then(() => other.query(`select pg_cancel_backend(${Number(processID)})`));
-    await within(CANCEL_MS, work).catch(() => {});
+    await withTimeout(CANCEL_MS, work).catch(() => {});
     await endClient(other, patience);
   }
 

@@ -114,7 +114,7 @@ export type SourceDefinition = PostgresDefinition | FolderDefinition | BucketDef
 const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
 
 /** Returns bucket and prefix (or key) of an address `s3://bucket/prefix`; undefined for other addresses. */
-export function s3PlaceOf(address: string): { bucket: string; prefix: string } | undefined {
+export function parseS3Address(address: string): { bucket: string; prefix: string } | undefined {
   const [, bucket, prefix] = S3.exec(address) ?? [];
   return bucket === undefined || prefix === undefined ? undefined : { bucket, prefix };
 }

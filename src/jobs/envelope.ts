@@ -72,7 +72,7 @@ export function keysOf(requests: EnvelopeRequest[]): (string | undefined)[] {
  * The result is not validated: an index may be missing or out of range if the envelope is malformed. The
  * caller checks it.
  */
-export function requestPlaces({ requests, objects }: Envelope): unknown[] {
+export function requestIndexesOf({ requests, objects }: Envelope): unknown[] {
   if (requests.length === 0 || !requests.every((request) => Number.isSafeInteger(request?.count)))
     return objects.map((object) => object?.request);
   const requestIndexes: number[] = [];

@@ -1,6 +1,6 @@
 import type { Identifier } from '../profile/identifier.ts';
 import { isUuid } from '../profile/values.ts';
-import { type AcceptedObject, type Envelope, keysOf, requestPlaces } from './envelope.ts';
+import { type AcceptedObject, type Envelope, keysOf, requestIndexesOf } from './envelope.ts';
 
 /**
  * Codes of the request arrays that objects come from, as stored in the ledger. They are permanent.
@@ -118,7 +118,7 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.replay)
     return undefined;
   const { objects, requests } = envelope;
-  const requestIndexes = requestPlaces(envelope);
+  const requestIndexes = requestIndexesOf(envelope);
   const keys = keysOf(requests);
   // Three ids, and numbers of at most 5 bytes each.
   const maxBytes = objects.length * (3 * ID + 40);

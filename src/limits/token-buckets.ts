@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { now } from '../platform/clock.ts';
-import { together } from '../platform/concurrency.ts';
+import { batchCalls } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import { packageRoot } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
@@ -80,7 +80,7 @@ export function redisTokenBuckets(
   if (!isCluster(redis)) {
     // Batching matters: a thousand workspaces with a few requests per second each would otherwise be hundreds
     // of round trips, and as many writes to disk.
-    const takeBatched = together((takes: WantedTake[]) => {
+    const takeBatched = batchCalls((takes: WantedTake[]) => {
       const names = takes.map(({ key }) => `{penstock}:limit:${key}`);
       return takeAll(names, takes);
     }, MAX_TAKES);

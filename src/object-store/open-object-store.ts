@@ -1,5 +1,5 @@
 import type { BucketAccess } from '../integrations/bucket-client.ts';
-import { BUCKET_CLIENT, s3PlaceOf } from '../integrations/source.ts';
+import { BUCKET_CLIENT, parseS3Address } from '../integrations/source.ts';
 import { pathOfUrl } from '../platform/files.ts';
 import { importOptional } from '../platform/optional-package.ts';
 import { type AddressSettings, type Reach, reachOfSources } from '../platform/reach.ts';
@@ -18,7 +18,7 @@ export interface OpenOptions {
  * @throws {ObjectStoreError} `config` if the address is invalid or refused
  */
 export async function openObjectStore(url: string, { reach, accessTo }: OpenOptions): Promise<ObjectStore> {
-  const address = s3PlaceOf(url);
+  const address = parseS3Address(url);
   if (address) {
     const { bucket, prefix } = address;
     const location = { bucket, prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/` };

@@ -167,7 +167,7 @@ export type Semaphore = ReturnType<typeof createSemaphore>;
  * @returns a function that queues one request. It rejects with the error of its own batch, or of the batch
  * that it was waiting for
  */
-export function together<Asked, Answer>(
+export function batchCalls<Asked, Answer>(
   callAll: (asked: Asked[]) => Promise<Answer[]>,
   maxBatch: number,
 ): (asked: Asked) => Promise<Answer> {

@@ -120,7 +120,7 @@ export async function unlessAway<T>(isAway: () => boolean, ask: () => Promise<T>
  * Returns the result of the work if it arrives in time. The work itself is not cancelled.
  * @throws {Error} when the work takes longer, or the reason of the signal
  */
-export function within<T>(
+export function withTimeout<T>(
   milliseconds: number,
   work: Promise<T>,
   { signal, late = () => new Error(`no answer within ${milliseconds} ms`) }: Limits = {},

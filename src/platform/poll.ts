@@ -59,7 +59,7 @@ export async function until<Seen>(
   }
 }
 
-/** Maps the interval of a poller to the one that it uses. It is replaced only by `paceLooks`. */
+/** Maps the interval of a poller to the one that it uses. It is replaced only by `setPollPace`. */
 let pace = (every: number) => every;
 
 /** All pollers of this process. */
@@ -69,7 +69,7 @@ const pollers = new Set<{ wait(): void; again(): Promise<void> }>();
  * Replaces the intervals of all pollers of this process.
  * @returns a function that restarts all waits. Call it after the intervals have changed
  */
-export function paceLooks(paced: (every: number) => number): () => void {
+export function setPollPace(paced: (every: number) => number): () => void {
   pace = paced;
   return () => {
     for (const { wait } of pollers) wait();
@@ -80,7 +80,7 @@ export function paceLooks(paced: (every: number) => number): () => void {
 export const pacedInterval = (every: number) => pace(every);
 
 /** Runs each poller of this process once, after its run in progress. Resolves when all have run. */
-export async function lookOnce(): Promise<void> {
+export async function pollOnce(): Promise<void> {
   await Promise.all([...pollers].map(({ again }) => again()));
 }
 

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import type { Readings } from '../checks/readings.ts';
 import { packageVersion } from '../platform/files.ts';
 import { codeOf, describeFailure } from '../platform/format.ts';
-import { isAlive, type Service, within } from '../platform/lifecycle.ts';
+import { isAlive, type Service, withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
@@ -112,7 +112,7 @@ export function startHeartbeat(
       ...{ refused: now.refused, refusedPerSecond, marks: pulse.marks?.() ?? null },
     };
     const asked = Date.now();
-    const theirs = await within(PATIENCE_MS, beatProcess(pool, self, { ...figures, told }));
+    const theirs = await withTimeout(PATIENCE_MS, beatProcess(pool, self, { ...figures, told }));
     told = { objects: now.objects, refused: now.refused };
     skew = { milliseconds: skewOf(theirs, { asked, answered: Date.now() }), at: performance.now() };
     refused = undefined;
@@ -158,8 +158,8 @@ export function startHeartbeat(
     async stop() {
       ended = true;
       clearTimeout(pending);
-      await within(FAREWELL_MS, beating.stop()).catch(() => {});
-      await within(FAREWELL_MS, leaveFleet(pool, self.id, counted())).catch(() => {});
+      await withTimeout(FAREWELL_MS, beating.stop()).catch(() => {});
+      await withTimeout(FAREWELL_MS, leaveFleet(pool, self.id, counted())).catch(() => {});
     },
   };
 }

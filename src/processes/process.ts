@@ -15,7 +15,7 @@ import { connectProducer, connectWorker, type QueueConnection } from '../queue/c
 import { type Installation, joinInstallation } from '../queue/installation.ts';
 import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import type { Oldest } from '../queue/oldest.ts';
-import { openProducer, type PlacedProducer } from '../queue/producer.ts';
+import { openProducer, type ShardedProducer } from '../queue/producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
@@ -106,7 +106,7 @@ export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   dependencies: Dependencies;
   /** Connection of the producer. It fails immediately while the queue is unavailable. */
   producerConnection: QueueConnection;
-  producer: PlacedProducer;
+  producer: ShardedProducer;
   installation: Installation;
   /** Writes the heartbeat row soon instead of at the next heartbeat. */
   tellSoon(): void;

@@ -1,4 +1,4 @@
-import { type Service, within } from '../platform/lifecycle.ts';
+import { type Service, withTimeout } from '../platform/lifecycle.ts';
 import { poll } from '../platform/poll.ts';
 import type { LaneStore } from './lane-store.ts';
 import { everyLane, everyShard, laneName, shardOfLane } from './lanes.ts';
@@ -115,7 +115,9 @@ export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: 
   }
 
   async function look(): Promise<LaneNow[]> {
-    const read = await Promise.allSettled(everyLane(lanes).map((lane) => within(timeout, readNow(lane))));
+    const read = await Promise.allSettled(
+      everyLane(lanes).map((lane) => withTimeout(timeout, readNow(lane))),
+    );
     const failed = read.filter((one) => one.status === 'rejected');
     if (failed.length === lanes) throw failed[0]!.reason;
     return read.map((one, lane) => {
@@ -149,6 +151,6 @@ export type LaneDepths = ReturnType<typeof createLaneDepths>;
 const PATIENCE_MS = 5000;
 
 /** Reads every lane once. @throws if the queue does not answer */
-export function lookAtLanes(store: LaneStore, lanes: number): Promise<LaneNow[]> {
+export function readLaneDepths(store: LaneStore, lanes: number): Promise<LaneNow[]> {
   return createLaneDepths(store, { lanes, timeout: PATIENCE_MS }).look();
 }

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { ConfigError } from '../platform/config.ts';
 import { newId } from '../platform/ids.ts';
-import { type Service, within } from '../platform/lifecycle.ts';
+import { type Service, withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
@@ -147,7 +147,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     while (again) {
       again = false;
       try {
-        await within(PATIENCE_MS, lookOnce(false));
+        await withTimeout(PATIENCE_MS, lookOnce(false));
         warned = false;
       } catch (error) {
         if (error instanceof ConfigError) return leaveAtOnce(error);
@@ -163,7 +163,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
   }
 
   try {
-    await within(PATIENCE_MS, lookOnce(false));
+    await withTimeout(PATIENCE_MS, lookOnce(false));
     await forgetMembers(pool);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
@@ -195,10 +195,10 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
       forget?.();
       again = false;
       // Do not wait for a store that hangs.
-      await within(FAREWELL_MS, Promise.resolve(looking)).catch(() => {});
+      await withTimeout(FAREWELL_MS, Promise.resolve(looking)).catch(() => {});
       // If the final check fails, the process may have added objects that no check has seen. It stays registered, so
       // that other processes notice its missing heartbeats.
-      if (await within(FAREWELL_MS, lookOnce(true))) await leaveInstallation(pool, member.id);
+      if (await withTimeout(FAREWELL_MS, lookOnce(true))) await leaveInstallation(pool, member.id);
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { ChainableCommander } from 'ioredis';
 import { jobs } from '../jobs/catalog.ts';
 import { newId } from '../platform/ids.ts';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { createRedisBackend, FlowProducer } from './bullmq.ts';
 import { limitLane, openLane, optionsOfLane, type QueueAccess, queuePool } from './bullmq-queues.ts';
@@ -92,9 +92,9 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
     const once = () => flow.addBulk(flows);
     const addAll = (): Promise<unknown> => (own ? addWhereTheLanesAre(own, once, timeout) : once());
     try {
-      if (replicas) await within(timeout, replicas.caughtUp());
-      await within(timeout, limitLanes(entries));
-      await within(timeout, addAll());
+      if (replicas) await withTimeout(timeout, replicas.caughtUp());
+      await withTimeout(timeout, limitLanes(entries));
+      await withTimeout(timeout, addAll());
     } catch (error) {
       if (!isScriptMissing(error))
         throw new QueueUnavailable('the queue did not store the objects', { cause: error });
@@ -102,8 +102,8 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
       // load them; a plain add does.
       log.warn('Redis had lost the scripts of the queue; loaded them again');
       try {
-        await within(timeout, loadScripts(entries[0]!.lane));
-        await within(timeout, addAll());
+        await withTimeout(timeout, loadScripts(entries[0]!.lane));
+        await withTimeout(timeout, addAll());
       } catch (second) {
         throw new QueueUnavailable('the queue did not store the objects', { cause: second });
       }

@@ -1,7 +1,7 @@
 import type { ChainableCommander } from 'ioredis';
 import { Gauge, type Registry } from 'prom-client';
 import { newId } from '../platform/ids.ts';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type QueueLoss, type QueueState, rememberQueue } from '../store/installation.ts';
@@ -59,7 +59,7 @@ export function watchForLoss({ pool, redis, shard, oldest, name, log, additions,
     if (redis.status !== 'ready') return 'away';
     const known = Math.max(additions?.highest() ?? 0, state.mark === null ? 0 : state.additions);
     const fell = additions?.fell() ?? false;
-    const found = await within(PATIENCE_MS, readRedis(redis, shard));
+    const found = await withTimeout(PATIENCE_MS, readRedis(redis, shard));
     const missing = state.mark !== null && found.mark !== state.mark ? 'empty' : undefined;
     const lost = missing ?? (fell || found.additions < known ? 'behind' : undefined);
     if (lost) {
@@ -71,7 +71,7 @@ export function watchForLoss({ pool, redis, shard, oldest, name, log, additions,
       return 'lost';
     }
     if (last || state.age === null || state.age >= OFTEN_ENOUGH_MS) {
-      const added = await within(PATIENCE_MS, oldest());
+      const added = await withTimeout(PATIENCE_MS, oldest());
       const waitingSince = added === undefined ? undefined : added - ACCEPTED_BEFORE_MS;
       await rememberQueue(pool, state.generation, { ...found, shard, now: state.now, waitingSince });
     }

@@ -1,4 +1,4 @@
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import { prefixOf } from './lanes.ts';
 import type { RedisClient } from './open-redis.ts';
 
@@ -92,7 +92,7 @@ export function openMoves(redis: RedisClient, timeout: number) {
      * @throws if the shard does not answer
      */
     async read(shard: number, known: string) {
-      const [version, now, told] = await within(timeout, commands.readMoves(...keysOf(shard), known));
+      const [version, now, told] = await withTimeout(timeout, commands.readMoves(...keysOf(shard), known));
       return { version, now, moves: told && movesIn(told) };
     },
     /**
@@ -101,14 +101,14 @@ export function openMoves(redis: RedisClient, timeout: number) {
      */
     async begin(shard: number, workspaceId: string, { to, number }: Move): Promise<boolean> {
       const given = [workspaceId, to, number, HOLD_MS] as const;
-      return (await within(timeout, commands.beginMove(...keysOf(shard), ...given))) > 0;
+      return (await withTimeout(timeout, commands.beginMove(...keysOf(shard), ...given))) > 0;
     },
     /** @returns whether the move is completed; otherwise the workspace stays, and is no longer held */
     async end(shard: number, workspaceId: string, number: number): Promise<boolean> {
-      return (await within(timeout, commands.endMove(...keysOf(shard), workspaceId, number))) > 0;
+      return (await withTimeout(timeout, commands.endMove(...keysOf(shard), workspaceId, number))) > 0;
     },
     async giveUp(shard: number, workspaceId: string, number: number): Promise<void> {
-      await within(timeout, commands.giveUpMove(...keysOf(shard), workspaceId, number));
+      await withTimeout(timeout, commands.giveUpMove(...keysOf(shard), workspaceId, number));
     },
   };
 }

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { together } from '../platform/concurrency.ts';
+import { batchCalls } from '../platform/concurrency.ts';
 import type { Log } from '../platform/log.ts';
 import { rest } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
@@ -13,7 +13,7 @@ import { KNOWN_MS, type Move, type Moves, openMoves } from './moves.ts';
  * The producer of a process. Lanes are counted from 0 in one shard; the workspace of an envelope determines the
  * shard.
  */
-export interface PlacedProducer extends LaneProducer, Pick<StoreProducer, 'additions' | 'ping' | 'stop'> {
+export interface ShardedProducer extends LaneProducer, Pick<StoreProducer, 'additions' | 'ping' | 'stop'> {
   /** Forgets all known shards, after the queue has lost data. */
   forget(): void;
   /** The shard of a workspace and the number of moves so far. @throws {QueueUnavailable} */
@@ -32,7 +32,7 @@ interface Opening {
 }
 
 /** Opens the producer of a process. With one shard, the shards of workspaces are never queried. */
-export function openProducer(connection: QueueConnection, { pool, timeout, log }: Opening): PlacedProducer {
+export function openProducer(connection: QueueConnection, { pool, timeout, log }: Opening): ShardedProducer {
   const producer = connection.laneStore.createProducer({ timeout, log });
   const { additions, ping, stop } = producer;
   const { redis, layout } = connection;
@@ -79,7 +79,7 @@ interface PlacingOptions {
 function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions) {
   const homes = new LRUCache<string, Home>({ max: MOST_HOMES });
   const known = Array.from({ length: shards }, (): Known => unknown());
-  const find = together<string, Home | undefined>(async (ids) => {
+  const find = batchCalls<string, Home | undefined>(async (ids) => {
     const found = await findHomes(pool, ids);
     return ids.map((id) => found.get(id));
   }, MOST_TOGETHER);

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { ConfigError } from '../platform/config.ts';
-import { type Service, within } from '../platform/lifecycle.ts';
+import { type Service, withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, poll, rest } from '../platform/poll.ts';
 import type { QueueConnection } from './connection.ts';
@@ -200,7 +200,7 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
     if (redis?.status === 'connect') return false;
     // A connection that is being opened has its own retries.
     if (redis?.status !== 'ready') return true;
-    const asked = within(every, pingRedis(redis, layout.shards));
+    const asked = withTimeout(every, pingRedis(redis, layout.shards));
     return asked.then(
       () => true,
       // A cluster that serves no slot still answers.

@@ -1,5 +1,5 @@
 import { type ScheduledJobData, SYNC_QUEUE, type SyncJobData, syncJobs } from '../jobs/catalog.ts';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { openQueue, type QueueAccess } from './bullmq-queues.ts';
 import { QueueUnavailable } from './lanes.ts';
@@ -26,7 +26,7 @@ export function createSyncQueue(connection: QueueAccess, timeout: number) {
   async function patient<T>(work: () => Promise<T>): Promise<T> {
     if (!connection.ready()) throw new QueueUnavailable('the queue is not connected');
     try {
-      return await within(timeout, work());
+      return await withTimeout(timeout, work());
     } catch (error) {
       throw new QueueUnavailable('the queue of syncs did not answer', { cause: error });
     }

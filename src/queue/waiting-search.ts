@@ -1,5 +1,5 @@
 import { type Trace, traceOf } from '../jobs/traces.ts';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import type { LaneStore } from './lane-store.ts';
 import { everyLane, QueueUnavailable } from './lanes.ts';
 import { decodeEnvelope } from './wire.ts';
@@ -41,11 +41,11 @@ export function createWaitingSearch(store: LaneStore, lanes: number, timeout: nu
     }
 
     async function search(lane: number) {
-      const candidates = await within(timeout, store.find(lane, [from, to]));
+      const candidates = await withTimeout(timeout, store.find(lane, [from, to]));
       const carrying: { envelopeId: string; lane: number; trace: Trace }[] = [];
       for (let start = 0; start < candidates.length; start += AT_ONCE) {
         const some = candidates.slice(start, start + AT_ONCE);
-        for (const one of await within(timeout, store.read(lane, some))) {
+        for (const one of await withTimeout(timeout, store.read(lane, some))) {
           const trace = one && traceOf(decodeEnvelope(one.data), requestId, workspaceId);
           if (trace) carrying.push({ envelopeId: one.id, lane, trace });
         }
@@ -62,7 +62,7 @@ export function createWaitingSearch(store: LaneStore, lanes: number, timeout: nu
     if (!store.ready()) throw new QueueUnavailable('the queue is not connected');
     try {
       const asked = Promise.all([store.oldest(lane), store.head(lane, MOST_COUNTED)]);
-      const [first, ids] = await within(timeout, asked);
+      const [first, ids] = await withTimeout(timeout, asked);
       const place = ids.indexOf(envelopeId);
       const inWork = first !== undefined && !ids.includes(first.id) ? 1 : 0;
       if (first?.id === envelopeId) return { ahead: 0, first };

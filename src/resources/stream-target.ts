@@ -5,14 +5,14 @@ import { refusalOfUrl } from '../platform/outgoing.ts';
 import { RefusedAddress, reachOf } from '../platform/reach.ts';
 import type { Json } from '../profile/json.ts';
 import {
-  filePlacesOf,
+  fileLocationsOf,
   folderOf,
-  isBucketPlace,
-  refusalOfPlace,
+  isBucketLocation,
+  refusalOfLocation,
   requireFolder,
   type StreamFormat,
   streamFormats,
-} from '../streams/file-places.ts';
+} from '../streams/file-locations.ts';
 import {
   hostOf,
   refusalOfBrokers,
@@ -70,7 +70,7 @@ export const targetFields = {
     optional(
       text(
         { label: 'File target', help: 'files: target, s3://bucket/prefix or file:///folder', value: 'place' },
-        rule(refusalOfPlace),
+        rule(refusalOfLocation),
         {
           maxLength: 2000,
         },
@@ -225,14 +225,14 @@ async function readFiles(
   requireAllowed: (host: string) => void,
 ): Promise<FileTarget> {
   const { to, format = 'ndjson', region, endpoint, access_key_id: accessKeyId, secret } = options;
-  const places = filePlacesOf(config);
+  const places = fileLocationsOf(config);
   const made = (settings: Record<string, Json>): FileTarget => ({
     ...{ kind: 'files', settings: { to, format, ...settings }, gatherMs: GATHER_MS },
   });
   const hasOwn = region !== undefined || endpoint !== undefined || accessKeyId !== undefined;
   if (!hasOwn && secret.isGiven)
     throw new Refusal('the secret of a bucket needs --access-key-id', 'access_key_id');
-  if (!isBucketPlace(to)) {
+  if (!isBucketLocation(to)) {
     if (hasOwn)
       throw new Refusal(
         '--region, --endpoint and --access-key-id need a target that starts with s3://',

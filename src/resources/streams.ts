@@ -20,7 +20,7 @@ import {
 } from '../store/stream-destinations.ts';
 import { beginErasurePass } from '../store/stream-erasures.ts';
 import { DeliveryError } from '../streams/destination.ts';
-import { openDestination, openingBy, placeOf } from '../streams/open-destination.ts';
+import { locationOf, openDestination, openingBy } from '../streams/open-destination.ts';
 import { name, optional, readTime, text, time } from './fields.ts';
 import { Refusal, refuseTaken } from './refusal.ts';
 import {
@@ -148,8 +148,8 @@ export const streams = describeResource<DestinationRow>({
     {
       name: 'url',
       title: 'Destination',
-      value: (one) => (typeof one.settings.url === 'string' ? one.settings.url : placeOf(one)),
-      shown: (one) => ({ text: placeOf(one) }),
+      value: (one) => (typeof one.settings.url === 'string' ? one.settings.url : locationOf(one)),
+      shown: (one) => ({ text: locationOf(one) }),
     },
     {
       name: 'state',

@@ -14,7 +14,7 @@ import {
   type ActivityRow,
   BEGINNING,
   deleteRows,
-  type Place,
+  type RowPosition,
   type RowsOf,
   readRows,
 } from '../store/retention.ts';
@@ -56,7 +56,7 @@ export async function discardUnfinished(retention: Retention, month: ArchivedMon
 export async function* pagesOf(
   pool: Pick<Pool, 'query'>,
   of: RowsOf,
-  start: Place = BEGINNING,
+  start: RowPosition = BEGINNING,
 ): AsyncGenerator<ActivityRow[]> {
   for (let position = start; ; ) {
     const page = await readRows(pool, of, { behind: position, limit: PAGE });
@@ -66,9 +66,9 @@ export async function* pagesOf(
   }
 }
 
-const positionOf = ({ profileId, id }: ActivityRow): Place => ({ profileId, id });
+const positionOf = ({ profileId, id }: ActivityRow): RowPosition => ({ profileId, id });
 
-const isAfter = (one: Place, other: Place) =>
+const isAfter = (one: RowPosition, other: RowPosition) =>
   one.profileId === other.profileId ? one.id > other.id : one.profileId > other.profileId;
 
 /**

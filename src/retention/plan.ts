@@ -11,7 +11,7 @@ import {
 import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
 import { defaultOf, listPartitions, ownersIn, partitionWith } from '../store/partitions.ts';
-import { BEGINNING, countRows, lookAtMonths, type Place } from '../store/retention.ts';
+import { BEGINNING, countRows, type RowPosition, scanMonths } from '../store/retention.ts';
 import {
   clearFailure,
   listFailures,
@@ -138,9 +138,9 @@ async function* monthsBefore(pool: Pool, kept: ReadonlyMap<string, Month>): Asyn
       const until = kept.get(workspaceId);
       if (until === undefined) continue;
       const before = idsOf(until).after;
-      for (let position: Place | null = BEGINNING; position !== null; ) {
+      for (let position: RowPosition | null = BEGINNING; position !== null; ) {
         const page = { behind: position, before, limit: MONTHS_PAGE };
-        const { months, place } = await lookAtMonths(pool, { workspaceId, kind, from }, page);
+        const { months, place } = await scanMonths(pool, { workspaceId, kind, from }, page);
         for (const month of months) yield { workspaceId, kind, month };
         position = place;
       }

@@ -12,7 +12,7 @@ type Sizes = Pick<Config, 'DATABASE_POOL_SIZE' | 'LANES' | 'QUEUE'>;
  * Returns the maximum number of Postgres connections that web, worker, sync and console of one `npm start`
  * open together. docs/operations.md explains the sum.
  */
-export function mostConnections({ DATABASE_POOL_SIZE: size, LANES: lanes, QUEUE }: Sizes): number {
+export function connectionsNeeded({ DATABASE_POOL_SIZE: size, LANES: lanes, QUEUE }: Sizes): number {
   const producer = QUEUE === 'postgres' ? Math.max(2, size) : 0;
   // A worker of BullMQ listens on a connection per lane, and each lane has a lease on another one.
   const [consumer, leases] = QUEUE === 'postgres' ? [size + lanes, lanes] : [0, 0];
@@ -31,11 +31,11 @@ export function mostConnections({ DATABASE_POOL_SIZE: size, LANES: lanes, QUEUE 
  * which their connections stay within DATABASE_MAX_CONNECTIONS.
  * @throws {ConfigError} if pools of one connection exceed DATABASE_MAX_CONNECTIONS
  */
-export function poolSizeWithin(config: Sizes & Pick<Config, 'DATABASE_MAX_CONNECTIONS'>): number {
+export function fittingPoolSize(config: Sizes & Pick<Config, 'DATABASE_MAX_CONNECTIONS'>): number {
   const { DATABASE_MAX_CONNECTIONS: limit, LANES } = config;
   let size = config.DATABASE_POOL_SIZE;
-  while (size > 1 && mostConnections({ ...config, DATABASE_POOL_SIZE: size }) > limit) size--;
-  const needed = mostConnections({ ...config, DATABASE_POOL_SIZE: size });
+  while (size > 1 && connectionsNeeded({ ...config, DATABASE_POOL_SIZE: size }) > limit) size--;
+  const needed = connectionsNeeded({ ...config, DATABASE_POOL_SIZE: size });
   if (needed <= limit) return size;
   throw new ConfigError(
     `wrong setting: DATABASE_MAX_CONNECTIONS is ${limit}, and LANES=${LANES} needs at least ${needed}`,

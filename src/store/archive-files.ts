@@ -2,7 +2,7 @@ import { NIL_UUID } from '../platform/ids.ts';
 import type { Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 import type { ActivityTable } from './erasures.ts';
-import type { Place } from './retention.ts';
+import type { RowPosition } from './retention.ts';
 
 export type ArchiveState = 'archiving' | 'verified' | 'removed' | 'restored' | 'replaced';
 
@@ -24,7 +24,7 @@ export interface ArchiveFile extends ArchivedMonth {
   least: string | null;
   greatest: string | null;
   /** Position of its last row. Null if an earlier release wrote the file, in id order. */
-  last: Place | null;
+  last: RowPosition | null;
   checksum: string;
   bytes: number;
   sha256: string | null;
@@ -135,7 +135,7 @@ export interface VerifiedFile {
  */
 export async function verifyFile(
   pool: Pick<Pool, 'query'>,
-  file: ArchivedMonth & { id: string; last: Place | null } & VerifiedFile,
+  file: ArchivedMonth & { id: string; last: RowPosition | null } & VerifiedFile,
   former?: Pick<ArchiveFile, 'id' | 'state'>,
 ): Promise<void> {
   const { workspaceId, month, kind, id, rows, least, greatest, last, checksum, bytes, sha256 } = file;

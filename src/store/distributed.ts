@@ -109,7 +109,7 @@ const lastValuesStatement = `select ${SEQUENCES.map((name) => `pg_sequence_last_
  * Reads the last values of the sequences, which later statements need as parameters because nodes do not have
  * them. Undefined on a single Postgres, where nothing has to be awaited.
  */
-export function readPlaces(tx: pg.PoolClient): Promise<void> | undefined {
+export function readSequenceValues(tx: pg.PoolClient): Promise<void> | undefined {
   const transaction = transactions.get(tx);
   if (!transaction) return undefined;
   return tx.query<Record<string, string | null>>(lastValuesStatement, undefined).then(({ rows }) => {
@@ -117,17 +117,17 @@ export function readPlaces(tx: pg.PoolClient): Promise<void> | undefined {
   });
 }
 
-const takePlaceStatement =
+const declareWorkspaceStatement =
   'insert into workspace_places (workspace_id) values ($1) on conflict (workspace_id) do nothing';
 
 /**
  * Declares, at the beginning of a transaction on a distributed Postgres, that it concerns one workspace. Its
  * inserts then go only to that workspace's shard, and it commits in one phase.
  */
-export async function takePlace(tx: pg.PoolClient, workspaceId: string): Promise<void> {
+export async function declareWorkspace(tx: pg.PoolClient, workspaceId: string): Promise<void> {
   const transaction = transactions.get(tx);
   if (!transaction) return;
-  await tx.query({ name: 'take-place', text: takePlaceStatement, values: [workspaceId] });
+  await tx.query({ name: 'take-place', text: declareWorkspaceStatement, values: [workspaceId] });
   transaction.place = workspaceId;
 }
 

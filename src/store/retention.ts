@@ -39,13 +39,13 @@ export type ActivityRow = {
 };
 
 /** Position of a row in the order of the primary key. */
-export interface Place {
+export interface RowPosition {
   profileId: string;
   id: string;
 }
 
 /** Position before the first row. */
-export const BEGINNING: Place = { profileId: NIL_UUID, id: NIL_UUID };
+export const BEGINNING: RowPosition = { profileId: NIL_UUID, id: NIL_UUID };
 
 /** Rows of one workspace in a partition. The default partition also has rows of other months. */
 export interface RowsOf {
@@ -88,7 +88,7 @@ const readRowsStatement = (kind: ActivityTable, table: string) => `
 export async function readRows(
   pool: Pick<Pool, 'query'>,
   { workspaceId, kind, from }: RowsOf,
-  { behind, limit }: { behind: Place; limit: number },
+  { behind, limit }: { behind: RowPosition; limit: number },
 ): Promise<ActivityRow[]> {
   const values = [workspaceId, behind.profileId, behind.id, limit];
   const { rows } = await pool.query<ActivityRow>({ text: readRowsStatement(kind, from), values });
@@ -99,7 +99,7 @@ export async function readRows(
  * Reads by primary key. Returns the months of a page's rows and the position of the page's last row; the
  * position is null after the last page.
  */
-const lookAtMonthsStatement = (table: string) => `
+const scanMonthsStatement = (table: string) => `
   with looked as materialized (
     select ${table}.profile_id, ${table}.id
     from ${table}
@@ -124,13 +124,13 @@ const lookAtMonthsStatement = (table: string) => `
  * Returns the months of the next `limit` rows after a position, counting only ids before `before`, and the
  * position of the last row.
  */
-export async function lookAtMonths(
+export async function scanMonths(
   pool: Pool,
   { workspaceId, from }: RowsOf,
-  { behind, before, limit }: { behind: Place; before: string; limit: number },
-): Promise<{ months: string[]; place: Place | null }> {
-  const { rows } = await pool.query<{ months: string[]; place: Place | null }>({
-    text: lookAtMonthsStatement(from),
+  { behind, before, limit }: { behind: RowPosition; before: string; limit: number },
+): Promise<{ months: string[]; place: RowPosition | null }> {
+  const { rows } = await pool.query<{ months: string[]; place: RowPosition | null }>({
+    text: scanMonthsStatement(from),
     values: [workspaceId, behind.profileId, behind.id, before, limit],
   });
   return rows[0]!;

@@ -53,7 +53,7 @@ export interface Part {
 }
 
 /** Evaluates a filter for a limited page of users, because a workspace may have millions. */
-export async function lookAtUsers(
+export async function evaluateUsers(
   pool: Pick<Pool, 'query'>,
   { workspaceId, definition, after, limit, sample }: Part,
 ): Promise<EvaluatedUsers> {

@@ -136,7 +136,7 @@ const LARGE = 32_768;
  *
  * @param statements each sends its statement, or returns false to send none
  */
-export function sendTogether<T extends (() => unknown)[]>(
+export function sendPipelined<T extends (() => unknown)[]>(
   tx: Connection,
   statements: [...T],
 ): Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }> {
@@ -145,7 +145,7 @@ export function sendTogether<T extends (() => unknown)[]>(
 }
 
 /**
- * Same as `sendTogether` with named statements, for callers that need a statement's return value before its
+ * Same as `sendPipelined` with named statements, for callers that need a statement's return value before its
  * result arrives. Pass the returned values to `answersTo`.
  *
  * @returns the return value of each function

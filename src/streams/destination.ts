@@ -43,12 +43,12 @@ export interface FileRange {
   workspaceId: string;
   hour: Date;
   /** The file contains the entries after the place `from`, up to and including `to`. */
-  from: LogPlace;
-  to: LogPlace;
+  from: LogPosition;
+  to: LogPosition;
 }
 
 /** A place in the log: after all rows up to the id `position`, and after `place` entries of the next row. */
-export interface LogPlace {
+export interface LogPosition {
   position: string;
   place: number;
 }

@@ -12,18 +12,18 @@ import { type ParquetColumn, ParquetError, type ParquetRow } from '../object-sto
 import { writeParquet } from '../object-store/write-parquet.ts';
 import { createSemaphore, openOnce } from '../platform/concurrency.ts';
 import { readChunks, scratchFolders } from '../platform/files.ts';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
 import { linkSignals } from '../platform/time-limit.ts';
 import { DeliveryError, type FileDestination, type Piece } from './destination.ts';
 import {
-  type FilePlaces,
+  type FileLocations,
   type FilesSettings,
   folderOf,
   keyOf,
   requireFolder,
   type StreamFormat,
-} from './file-places.ts';
+} from './file-locations.ts';
 
 /** Milliseconds for storing a complete file. */
 const TIMEOUT_MS = 120_000;
@@ -46,7 +46,7 @@ interface FilesOptions {
   /** Absent if the bucket uses the settings S3_*. */
   account: Extract<Credentials, { access_key_id: string }> | undefined;
   reach: Reach;
-  places: FilePlaces;
+  places: FileLocations;
   serviceIdField: string;
   milliseconds?: number;
 }
@@ -90,7 +90,7 @@ export function openFiles(options: FilesOptions): FileDestination {
       linked.release();
     });
     try {
-      await within(milliseconds, putting, { signal, late: () => late });
+      await withTimeout(milliseconds, putting, { signal, late: () => late });
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       if (error !== late) throw toDeliveryError(error);

@@ -1,6 +1,6 @@
 import { isIP, type Socket } from 'node:net';
 import type { GenericError, MessageToProduce, Producer } from '@platformatic/kafka';
-import { within } from '../platform/lifecycle.ts';
+import { withTimeout } from '../platform/lifecycle.ts';
 import { importOptional } from '../platform/optional-package.ts';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
 import { type Batch, DeliveryError, type Destination } from './destination.ts';
@@ -119,7 +119,7 @@ export function openKafka(options: KafkaOptions): Destination {
     most: MAX_BATCH,
     async deliver(batch, signal) {
       try {
-        await within(milliseconds, send(batch), {
+        await withTimeout(milliseconds, send(batch), {
           signal,
           late: () => new DeliveryError(`no answer within ${milliseconds / 1000} s`),
         });
@@ -129,7 +129,7 @@ export function openKafka(options: KafkaOptions): Destination {
       }
     },
     async close() {
-      await within(CLOSING_MS, Promise.resolve(producer?.close())).catch(() => {});
+      await withTimeout(CLOSING_MS, Promise.resolve(producer?.close())).catch(() => {});
     },
   };
 }

@@ -2,7 +2,12 @@ import { decryptCredentials, SourceError } from '../integrations/source.ts';
 import { refusalOfUrl } from '../platform/outgoing.ts';
 import { type AddressSettings, type Reach, reachOf } from '../platform/reach.ts';
 import { DeliveryError, type Destination, type FileDestination } from './destination.ts';
-import { type FilePlaces, type FilePlacesSettings, filePlacesOf, isFilesSettings } from './file-places.ts';
+import {
+  type FileLocations,
+  type FileLocationsSettings,
+  fileLocationsOf,
+  isFilesSettings,
+} from './file-locations.ts';
 import { openFiles } from './files.ts';
 import { isKafkaSettings, openKafka } from './kafka.ts';
 import { openWebhook } from './webhook.ts';
@@ -22,25 +27,25 @@ export interface OpeningOptions {
   reach: Reach;
   /** Keys of INTEGRATION_KEY. Any of them may decrypt the secret. */
   keys: readonly Buffer[];
-  files: FilePlaces;
+  files: FileLocations;
   /** API name of the service id. */
   serviceIdField: string;
 }
 
 /** Creates the options from the settings of a process. @param keys keys of INTEGRATION_KEY */
 export function openingBy(
-  config: AddressSettings & FilePlacesSettings & { readonly SERVICE_ID_FIELD: string },
+  config: AddressSettings & FileLocationsSettings & { readonly SERVICE_ID_FIELD: string },
   keys: readonly Buffer[],
 ): OpeningOptions {
   const { SERVICE_ID_FIELD: serviceIdField } = config;
-  return { reach: reachOf(config), keys, files: filePlacesOf(config), serviceIdField };
+  return { reach: reachOf(config), keys, files: fileLocationsOf(config), serviceIdField };
 }
 
 /**
  * Returns the location of a destination for display. The query of a URL is omitted, because it may contain a
  * secret.
  */
-export function placeOf({ kind, settings }: Pick<StoredDestination, 'kind' | 'settings'>): string {
+export function locationOf({ kind, settings }: Pick<StoredDestination, 'kind' | 'settings'>): string {
   if (kind === 'kafka' && isKafkaSettings(settings))
     return `kafka://${settings.brokers.join(',')}/${settings.topic}`;
   if (kind === 'files' && isFilesSettings(settings)) return settings.to;

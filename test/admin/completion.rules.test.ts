@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
-import { placesOf } from '../../src/admin/commands/completion.ts';
+import { completionsOf } from '../../src/admin/commands/completion.ts';
 import { createProgram } from '../../src/admin/program.ts';
 import { expectRefusal, penstock } from './penstock.ts';
 
 const program = await createProgram((text) => expect.fail(text));
-const places = placesOf(program);
+const places = completionsOf(program);
 
 /** Lists every command with its path, for example ` queue show`. */
 function everyCommand(command: Command, path = ''): [string, Command][] {

@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
-import { isDistributed, noteDistributed, readPlaces } from '../../src/store/distributed.ts';
+import { isDistributed, noteDistributed, readSequenceValues } from '../../src/store/distributed.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
 import { noIdentityChanges } from '../../workers/batch/changes.ts';
 import { writeIdentity } from '../../workers/batch/write.ts';
@@ -121,7 +121,7 @@ describe('an event of a transaction that found the user before', () => {
     const late = await unfinished([does('amid a', 'late')]);
     const tx = await pool.connect();
     await tx.query('begin');
-    await readPlaces(tx);
+    await readSequenceValues(tx);
     await writeIdentity(
       committingBefore('remove-profiles', tx, late),
       {

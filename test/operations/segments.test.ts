@@ -5,7 +5,7 @@ import { segmentsList } from '../../src/operations/segments.list.ts';
 import { NIL_UUID, newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { readDefinition } from '../../src/profile/segment.ts';
-import { lookAtUsers } from '../../src/store/segments.ts';
+import { evaluateUsers } from '../../src/store/segments.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { type Answer, callerOf } from './caller.ts';
 import { createStore, type Store } from './in-process.ts';
@@ -74,7 +74,7 @@ async function meant(definition: Json, workspaceId = store.workspaceId): Promise
   let matched = 0;
   for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
     const part = { workspaceId, definition: readDefinition(definition), after, limit: 2, sample: 10 };
-    const looked = await lookAtUsers(store.database.pool, part);
+    const looked = await evaluateUsers(store.database.pool, part);
     ids.push(...looked.sample);
     matched += looked.matched;
     after = looked.last;

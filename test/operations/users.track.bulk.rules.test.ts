@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { placeOf } from '../../src/edge/serve.ts';
+import { capacityOf } from '../../src/edge/serve.ts';
 import { usersTrackBulk } from '../../src/operations/users.track.bulk.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
@@ -43,6 +43,6 @@ test('accepts 100 objects of one user, and names the rejected ones after them', 
 // per second"
 test('has a smaller body limit, lower priority, and a limit and permission of its own', () => {
   expect(bulk).toMatchObject({ maxBytes: 2_097_152 });
-  expect([placeOf(bulk), placeOf(usersTrack('service_id'))]).toEqual(['half-full queue', 'queue']);
+  expect([capacityOf(bulk), capacityOf(usersTrack('service_id'))]).toEqual(['half-full queue', 'queue']);
   expect(bulk).toMatchObject({ bucket: 'users.track.bulk', permission: 'users.track.bulk' });
 });

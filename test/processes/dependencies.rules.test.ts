@@ -1,11 +1,11 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { createLog } from '../../src/platform/log.ts';
-import { paceLooks } from '../../src/platform/poll.ts';
+import { setPollPace } from '../../src/platform/poll.ts';
 import { watchDependencies } from '../../src/processes/dependencies.ts';
 
 afterEach(() => {
   vi.useRealTimers();
-  paceLooks((every) => every);
+  setPollPace((every) => every);
 });
 
 /** Watches a Postgres that has all tables, and records its statements. */
@@ -47,7 +47,7 @@ test('the list of migrations is read every 10 s and after an outage of Postgres'
 
 test('dependencies are checked less often while the pollers of the process are slowed down', async () => {
   vi.useFakeTimers();
-  paceLooks((every) => every * 10);
+  setPollPace((every) => every * 10);
   const { statements, dependencies } = watch();
   await vi.advanceTimersByTimeAsync(4900);
   expect(statements).toHaveLength(1);

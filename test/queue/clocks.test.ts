@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
-import { lookAtLanes } from '../../src/queue/depth.ts';
+import { readLaneDepths } from '../../src/queue/depth.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { watchOldest } from '../../src/queue/oldest.ts';
 import { createScene, LANES, log, type Scene } from './scene.ts';
@@ -33,8 +33,8 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
       await oldest.look();
       expect(oldest.tooOld()).toEqual([]);
       expect(oldest.ages()![1]!.seconds).toBeLessThan(60);
-      expect((await lookAtLanes(scene.connection.laneStore, LANES))[1]).toMatchObject({ depth: 1 });
-      expect((await lookAtLanes(scene.connection.laneStore, LANES))[1]!.oldestSeconds).toBeLessThan(60);
+      expect((await readLaneDepths(scene.connection.laneStore, LANES))[1]).toMatchObject({ depth: 1 });
+      expect((await readLaneDepths(scene.connection.laneStore, LANES))[1]!.oldestSeconds).toBeLessThan(60);
       await oldest.stop();
       await producer.stop();
       await scene.queues[1]!.drain();

@@ -1,6 +1,6 @@
 import { validate } from 'uuid';
 import { describe, expect, test } from 'vitest';
-import { requestPlaces } from '../../src/jobs/envelope.ts';
+import { requestIndexesOf } from '../../src/jobs/envelope.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
 import { envelopesOf, pack } from '../../src/queue/pack.ts';
 import { bridge, deletion, event, LANES, request } from './named-objects.ts';
@@ -34,7 +34,7 @@ describe('G3: an object with users of two lanes', () => {
     expect(new Set(entries.map(({ id }) => id)).size).toBe(entries.length);
     expect(entries.every(({ id }) => validate(id))).toBe(true);
     expect(carrier.envelope.requests).toHaveLength(2);
-    expect(requestPlaces(carrier.envelope)).toEqual([0, 0, 1, 1]);
+    expect(requestIndexesOf(carrier.envelope)).toEqual([0, 0, 1, 1]);
   });
 
   test('shares one fence with all such objects of the flush', () => {

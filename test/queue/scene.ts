@@ -5,7 +5,7 @@ import {
   type AcceptedObject,
   type Envelope,
   namedIdentifiers,
-  requestPlaces,
+  requestIndexesOf,
 } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
@@ -51,7 +51,7 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
     return (await envelopesOf(lane)).flatMap((envelope) =>
       envelope.objects.map((object, index) => ({
         user: identifierKey(namedIdentifiers(object)[0]!),
-        number: Number(envelope.requests[requestPlaces(envelope)[index] as number]!.request_id.slice(1)),
+        number: Number(envelope.requests[requestIndexesOf(envelope)[index] as number]!.request_id.slice(1)),
         sent: object.kind === 'attributes' ? object.set?.number : undefined,
       })),
     );

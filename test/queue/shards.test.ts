@@ -12,7 +12,7 @@ import { createGroupCommit } from '../../src/queue/enqueue.ts';
 import { everyLane } from '../../src/queue/lanes.ts';
 import { HOLD_MS, KNOWN_MS, openMoves } from '../../src/queue/moves.ts';
 import { pack } from '../../src/queue/pack.ts';
-import { openProducer, type PlacedProducer } from '../../src/queue/producer.ts';
+import { openProducer, type ShardedProducer } from '../../src/queue/producer.ts';
 import type { WireEnvelope } from '../../src/queue/wire.ts';
 import { findHomes } from '../../src/store/queue-shards.ts';
 import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
@@ -25,7 +25,7 @@ let redis: TestRedis;
 let pool: pg.Pool;
 let connection: QueueConnection;
 let lanes: Queue<WireEnvelope>[];
-const producers: PlacedProducer[] = [];
+const producers: ShardedProducer[] = [];
 beforeAll(async () => {
   const { url } = await createDatabase();
   redis = await startRedis();

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { within } from '../../src/platform/lifecycle.ts';
+import { withTimeout } from '../../src/platform/lifecycle.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { openQueue } from '../../src/queue/bullmq-queues.ts';
 import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
@@ -65,12 +65,12 @@ describe('with REDIS_WAIT_REPLICAS=1, a primary and a replica', () => {
     try {
       const before = await held(connection);
       const first = entries();
-      await expect(within(TIMEOUT, producer.add(first))).rejects.toBeInstanceOf(QueueUnavailable);
+      await expect(withTimeout(TIMEOUT, producer.add(first))).rejects.toBeInstanceOf(QueueUnavailable);
       // The job is stored and may take effect, which a 503 permits.
       const after = before.map((ids, lane) => [...ids, first[lane]!.id]);
       expect(await held(connection)).toEqual(after);
       for (let times = 0; times < 3; times++)
-        await expect(within(TIMEOUT, producer.add(entries()))).rejects.toBeInstanceOf(QueueUnavailable);
+        await expect(withTimeout(TIMEOUT, producer.add(entries()))).rejects.toBeInstanceOf(QueueUnavailable);
       expect(await held(connection)).toEqual(after);
     } finally {
       process.kill(replica.pid, 'SIGCONT');

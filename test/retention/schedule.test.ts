@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
-import { createRetentionMetrics, lookAtRetention } from '../../workers/sync/retention.ts';
+import { checkRetention, createRetentionMetrics } from '../../workers/sync/retention.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 import * as at from './scene.ts';
 import { begin, end, fill, nextMonth } from './scene.ts';
@@ -20,7 +20,7 @@ test('the schedule reports its last complete run and failures, and waits for an 
   const [log, told] = [{ info() {}, error: (...given: unknown[]) => told.push(given) }, [] as unknown[]];
   const attempts = new JobAttempts({ pool: at.pool, processId: newId(), log: log as never, registry });
   const look = (ARCHIVE_URL: string) =>
-    lookAtRetention({
+    checkRetention({
       ...{ pool: at.pool, signal: undefined, metrics, log: log as never, attempts },
       config: { ...readConfig({}), RETENTION_MONTHS: 0, ARCHIVE_URL },
     });

@@ -3,7 +3,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { everyStatementByIndex, openPool } from '../../src/store/database.ts';
 import { distribute } from '../../src/store/distribute.ts';
-import { takePlace } from '../../src/store/distributed.ts';
+import { declareWorkspace } from '../../src/store/distributed.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
 
@@ -20,7 +20,7 @@ test.skipIf(!citusUrl)(
       inTransaction(
         pool,
         async (tx) => {
-          await takePlace(tx, id);
+          await declareWorkspace(tx, id);
           const { rows } = await tx.query(
             `select current_setting('application_name') as who, current_setting('jit') as jit,
                current_setting('enable_seqscan') as seqscan, current_setting('enable_hashjoin') as hashjoin,

@@ -7,7 +7,7 @@ import { findApiKeys } from '../../src/store/credentials.ts';
 import type { Database } from '../../src/store/database.ts';
 import { countLetters, listLetters } from '../../src/store/dead-letter-actions.ts';
 import { distribute } from '../../src/store/distribute.ts';
-import { readPlaces } from '../../src/store/distributed.ts';
+import { readSequenceValues } from '../../src/store/distributed.ts';
 import { eraseHistories } from '../../src/store/erasures.ts';
 import { forgetKeys } from '../../src/store/idempotency-keys.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
@@ -109,7 +109,7 @@ async function refusal({ pool }: Database, { text, values }: Sent): Promise<stri
   try {
     for (let time = 1; time <= TIMES; time++) {
       await tx.query('begin');
-      await readPlaces(tx);
+      await readSequenceValues(tx);
       await tx.query({ name: 'statement', text, values });
       await tx.query('rollback');
     }

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { accessBySettings } from '../../src/object-store/open-object-store.ts';
 import { createReach } from '../../src/platform/reach.ts';
-import { filePlacesOf } from '../../src/streams/file-places.ts';
+import { fileLocationsOf } from '../../src/streams/file-locations.ts';
 import { openFiles } from '../../src/streams/files.ts';
 import { startS3, startStrictS3 } from '../integrations/s3.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
@@ -98,7 +98,7 @@ const opened = (to: string, given: Partial<Parameters<typeof openFiles>[0]> = {}
   openFiles({
     ...{ settings: { to, format: 'ndjson', region: 'eu', access_key_id: 'a' }, account: own },
     ...{ reach: createReach({ refused: 'none' }), serviceIdField: 'service_id' },
-    places: filePlacesOf({ STREAM_FOLDERS: '/', DATA_DIR: '/none' } as never),
+    places: fileLocationsOf({ STREAM_FOLDERS: '/', DATA_DIR: '/none' } as never),
     ...given,
   });
 

@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest';
 import type { LogRow } from '../../src/store/stream-log.ts';
-import { envelopeOf, type LogPlace, type Message } from '../../src/streams/destination.ts';
-import { keyOf, requireFolder } from '../../src/streams/file-places.ts';
+import { envelopeOf, type LogPosition, type Message } from '../../src/streams/destination.ts';
+import { keyOf, requireFolder } from '../../src/streams/file-locations.ts';
 import { gather } from '../../workers/streams/deliver-file.ts';
 import type { Page } from '../../workers/streams/read.ts';
 
-const at = (position: number, place = 0): LogPlace => ({ position: String(position), place });
+const at = (position: number, place = 0): LogPosition => ({ position: String(position), place });
 
 /**
  * Returns the entry after whose delivery the cursor is at this place: the last of its row, or an earlier one.
  */
-function entryBefore({ position, place }: LogPlace): { row: LogRow; place: number } {
+function entryBefore({ position, place }: LogPosition): { row: LogRow; place: number } {
   const row = { at: new Date(), kinds: '', profileIds: [], details: null, bytes: 0 };
   return place === 0
     ? { row: { ...row, id: position, behind: '0', ids: ['last'] }, place: 0 }
@@ -21,7 +21,7 @@ function entryBefore({ position, place }: LogPlace): { row: LogRow; place: numbe
 }
 
 /** Returns a page of messages at places of the log, each with its time of day. */
-function page(messages: [LogPlace, string][], end: LogPlace): Page {
+function page(messages: [LogPosition, string][], end: LogPosition): Page {
   const read = messages.map(([cursor, time]) => {
     const message: Message = {
       ...{ id: `${cursor.position}.${cursor.place}`, type: 'event', time: `2026-11-24T${time}Z` },
@@ -101,7 +101,7 @@ test('a planned file ends as planned, whatever other limit applies and whatever 
 });
 
 test('keys are in the order of the log, also within a row', () => {
-  const key = (hour: string, from: LogPlace, to: LogPlace) =>
+  const key = (hour: string, from: LogPosition, to: LogPosition) =>
     keyOf({ workspaceId: 'w', hour: new Date(`2026-11-24T${hour}:00:00Z`), from, to }, 'ndjson');
   const keys = [
     key('08', at(9), at(9, 500)),

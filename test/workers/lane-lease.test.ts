@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
-import { within } from '../../src/platform/lifecycle.ts';
+import { withTimeout } from '../../src/platform/lifecycle.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
@@ -48,8 +48,8 @@ test('a lane that has just been taken can be stopped immediately', async () => {
     const context = { laneStore: connection.laneStore, scheduler, fences: {} as never, config, log: silent };
     const lane = new LaneWorker(moment, context);
     if (moment > 0) await sleep(moment * 3);
-    await within(2000, lane.stop());
-    await within(2000, connection.stop());
+    await withTimeout(2000, lane.stop());
+    await withTimeout(2000, connection.stop());
   }
 });
 

@@ -2,7 +2,7 @@ import { NIL, v7 as uuidv7 } from 'uuid';
 import { expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { type Delivery, open, tracesOf } from '../../workers/batch/open.ts';
-import { sharesOf, together } from '../../workers/batch/shares.ts';
+import { joinResults, sharesOf } from '../../workers/batch/shares.ts';
 
 const [first, second] = ['01990000-0000-7000-8000-000000000001', '01990000-0000-7000-8000-000000000002'];
 const accepted_at = new Date().toISOString();
@@ -79,9 +79,9 @@ test('the remaining objects of a share are reported under the id of its envelope
     },
   };
   const left = new Map([[deliveries[0]!.id, new Map([[first, 2]])]]);
-  expect(together(deliveries, [{ ...applied, left }, applied])).toMatchObject({
+  expect(joinResults(deliveries, [{ ...applied, left }, applied])).toMatchObject({
     objects: 2,
     left: new Map([[shared.id, new Map([[first, 2]])]]),
   });
-  expect(together(deliveries, [{ kind: 'skipped' }, { kind: 'skipped' }])).toEqual({ kind: 'skipped' });
+  expect(joinResults(deliveries, [{ kind: 'skipped' }, { kind: 'skipped' }])).toEqual({ kind: 'skipped' });
 });

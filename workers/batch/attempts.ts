@@ -1,5 +1,5 @@
 import { newId } from '../../src/platform/ids.ts';
-import { within } from '../../src/platform/lifecycle.ts';
+import { withTimeout } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { beginAttempts, type EndedAttempts, endAttempts } from '../../src/store/job-attempts.ts';
@@ -109,7 +109,7 @@ export class Attempts {
   }
 
   async #begin(kind: Recorded, ids: string[]): Promise<EndedAttempts | undefined> {
-    const begun = within(RECORD_MS[kind], beginAttempts(this.#pool, { kind, ids }, this.#processId));
+    const begun = withTimeout(RECORD_MS[kind], beginAttempts(this.#pool, { kind, ids }, this.#processId));
     return begun.catch(
       (error) =>
         void this.#log.warn(
@@ -122,7 +122,7 @@ export class Attempts {
   /** Removes attempts. A row that could not be removed is harmless: its envelope or object is not read again. */
   async #end(kind: Recorded, ids: string[], whose: 'own' | 'all'): Promise<void> {
     const ended = endAttempts(this.#pool, { kind, ids }, { processId: this.#processId, whose });
-    await within(RECORD_MS[kind], ended).catch((error) =>
+    await withTimeout(RECORD_MS[kind], ended).catch((error) =>
       this.#log.debug({ err: error, kind }, 'record of an attempt could not be removed'),
     );
   }

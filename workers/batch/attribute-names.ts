@@ -2,7 +2,7 @@ import type { AcceptedAttributes } from '../../src/jobs/envelope.ts';
 import { typeOfChange, typeOfValue } from '../../src/profile/attribute-types.ts';
 import { type AttributeNameRow, countAttributeNames, MAX_NAMES } from '../../src/store/attribute-names.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { sendTogether } from '../../src/store/transactions.ts';
+import { sendPipelined } from '../../src/store/transactions.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** Maximum number of names, over all workspaces, that a process remembers: about 10 MB. */
@@ -65,7 +65,7 @@ export class AttributeNames {
   /** Turns new names into rows, up to MAX_NAMES per workspace. */
   async rowsOf(tx: Connection, found: Names): Promise<AttributeNameRow[]> {
     const workspaces = [...found.keys()];
-    const counts = await sendTogether(
+    const counts = await sendPipelined(
       tx,
       workspaces.map((workspaceId) => () => countAttributeNames(tx, workspaceId)),
     );

@@ -1,4 +1,4 @@
-import { within } from '../../src/platform/lifecycle.ts';
+import { withTimeout } from '../../src/platform/lifecycle.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
 import { causeOf } from '../../src/store/error-cause.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
@@ -102,7 +102,7 @@ const WELL_MS = 1000;
 /** Returns whether Postgres commits a minimal transaction. Reading the transaction id makes it a write transaction. */
 export async function isWell(pool: Pool): Promise<boolean> {
   const commit = inTransaction(pool, (tx) => tx.query('select pg_current_xact_id()'));
-  return within(WELL_MS, commit).then(
+  return withTimeout(WELL_MS, commit).then(
     () => true,
     () => false,
   );

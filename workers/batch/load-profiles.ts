@@ -20,7 +20,7 @@ import {
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
-import { sendTogether } from '../../src/store/transactions.ts';
+import { sendPipelined } from '../../src/store/transactions.ts';
 import { ByIdentifier, ByWorkspace, type Kind, kindOf } from './by-workspace.ts';
 import { lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
@@ -125,7 +125,7 @@ function addressOf(identifier: Identifier): string {
 /** Finds the profiles that a round names, with one statement per kind of identifier that occurs. */
 async function findNamed(tx: Connection, named: AllNamed, chosen: Chosen) {
   const { external_id, plain, user_alias, service_id, email, phone } = named;
-  const [external, ids, aliased, ofServices, withEmail, withPhone, byEmail, byPhone] = await sendTogether(
+  const [external, ids, aliased, ofServices, withEmail, withPhone, byEmail, byPhone] = await sendPipelined(
     tx,
     [
       () => isAny(external_id) && findByExternalId(tx, ...argumentsOf(external_id)),

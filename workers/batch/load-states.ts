@@ -4,7 +4,7 @@ import type { Address, Identifier } from '../../src/profile/identifier.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { findStates } from '../../src/store/subscription-states.ts';
 import { findHeldEmails } from '../../src/store/suppression-lists.ts';
-import { sendTogether } from '../../src/store/transactions.ts';
+import { sendPipelined } from '../../src/store/transactions.ts';
 import { ByIdentifier, ByWorkspace } from './by-workspace.ts';
 import { BySubject, States, type Subject } from './changes.ts';
 import { own, subjectOf } from './fold/states.ts';
@@ -51,7 +51,7 @@ export async function loadStates(tx: Connection, items: WorkItem[], profiles: Pr
     for (const phone of phones) if (phone !== undefined) want({ workspaceId, kind: 'phone', name: phone });
   }
   const [asked, emails] = [[...subjects.values()], [...wanted.values()]];
-  const [stored, held] = await sendTogether(tx, [
+  const [stored, held] = await sendPipelined(tx, [
     () => asked.length > 0 && findStates(tx, asked),
     () => emails.length > 0 && findHeld(tx, profiles, emails),
   ]);

@@ -8,7 +8,7 @@ import {
   keysOf,
   namedIdentifiers,
   type ObjectKind,
-  requestPlaces,
+  requestIndexesOf,
 } from '../../src/jobs/envelope.ts';
 import { encodeTraces } from '../../src/jobs/traces.ts';
 import { NIL_UUID } from '../../src/platform/ids.ts';
@@ -99,7 +99,7 @@ function openOne(opening: Opening, delivery: Delivery): void {
   const { items, lost } = opening;
   const { id: envelope, lane, lanes = 1, share } = delivery;
   const { requests, objects } = delivery.envelope;
-  const places = requestPlaces(delivery.envelope);
+  const places = requestIndexesOf(delivery.envelope);
   const known = requests.map(isKnown);
   for (let place = 0; place < objects.length; place++) {
     const object = objects[place]!;
@@ -162,7 +162,7 @@ export function ownersOf(envelope: Envelope): Set<string> {
   // The place is not validated yet: it could be the string `length`.
   const isPlace = (place: unknown) => typeof place === 'number';
   return new Set(
-    requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID),
+    requestIndexesOf(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID),
   );
 }
 
@@ -188,7 +188,7 @@ export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize
     return new Map([[owner as string, { objects: count, bytes }]]);
   const parts = new Map<string, PartSize>();
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
-  for (const place of requestPlaces(envelope)) {
+  for (const place of requestIndexesOf(envelope)) {
     // The place is not validated yet: it could be the string `length`.
     const its = (typeof place === 'number' && owners[place]) || NIL_UUID;
     const part = parts.get(its) ?? { objects: 0, bytes: 0 };
@@ -290,7 +290,7 @@ export function tracesOf({ envelope, share }: Delivery): Buffer | undefined {
 }
 
 function onlyOf(envelope: Envelope, workspaceId: string): Envelope {
-  const places = requestPlaces(envelope);
+  const places = requestIndexesOf(envelope);
   const keys = keysOf(envelope.requests);
   const own = envelope.requests
     .map((request, place) => ({ request, place, key_id: keys[place] ?? null }))

@@ -1,6 +1,6 @@
 import type { Connection } from '../../src/store/database.ts';
 import { cutEnvelopes, dropCutEnvelopes, releaseEnvelopes } from '../../src/store/ledger.ts';
-import { type Limits, sendTogether } from '../../src/store/transactions.ts';
+import { type Limits, sendPipelined } from '../../src/store/transactions.ts';
 import type { Poison } from './apply.ts';
 import { type Claimed, type Delivery, keyOf, type Opened } from './open.ts';
 import type { Origin, WorkItem } from './work-item.ts';
@@ -128,7 +128,7 @@ export async function endPart(
   const cut = mine
     .filter(isPartDone)
     .map((delivery) => ({ ...keyOf(delivery), left: places.get(delivery.id)!.sort((a, b) => a - b) }));
-  await sendTogether(tx, [
+  await sendPipelined(tx, [
     () => finished.length > 0 && dropCutEnvelopes(tx, finished),
     () => released.length > 0 && releaseEnvelopes(tx, released),
     () => cut.length > 0 && cutEnvelopes(tx, cut),

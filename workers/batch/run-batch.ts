@@ -9,7 +9,7 @@ import { isDistributed } from '../../src/store/distributed.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
-import { inTransaction, type Limits, sendTogether } from '../../src/store/transactions.ts';
+import { inTransaction, type Limits, sendPipelined } from '../../src/store/transactions.ts';
 import { type Applied, applySome, joinApplied, NO_POISON, type Terms } from './apply.ts';
 import { applyEach } from './apply-each.ts';
 import { AttributeNames } from './attribute-names.ts';
@@ -226,7 +226,7 @@ async function noteAndCommit(tx: Connection, ended: Ended, commit: Commit): Prom
   const counts = { applied, namedElsewhere, deadLetters: lost.size, seconds, cut };
   const found = ended.names.newAmong(applied);
   const named = found.size === 0 ? [] : await ended.names.rowsOf(tx, found);
-  const [marked] = await sendTogether(tx, [
+  const [marked] = await sendPipelined(tx, [
     () => replayed.length > 0 && markReplayed(tx, replayed),
     // Other lanes update the same rows, so these are locked last and only for the duration of a COMMIT.
     () => named.length > 0 && recordAttributeNames(tx, named, claimed.now),
@@ -257,7 +257,7 @@ async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
   const envelopes = deliveries.map((delivery) => ({ ...keyOf(delivery), traces: tracesOf(delivery) }));
   // The envelopes are not validated yet. A workspace id that is not a UUID has no destination.
   const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isVersionedUuid(id));
-  const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
+  const [{ claimed, now, streamed }, cut] = await sendPipelined(tx, [
     () => claimEnvelopes(tx, envelopes, workspaces),
     () => readCutEnvelopes(tx, envelopes),
   ]);

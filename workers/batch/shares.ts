@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Connection, Pool } from '../../src/store/database.ts';
-import { takePlace } from '../../src/store/distributed.ts';
+import { declareWorkspace } from '../../src/store/distributed.ts';
 import { readApplied, readAppliedWhole, recordWhole } from '../../src/store/ledger.ts';
 import { inTransaction, type Limits } from '../../src/store/transactions.ts';
 import { type Delivery, ownersOf, partsOf } from './open.ts';
@@ -47,14 +47,14 @@ export async function runShares(
     const part = { ...whole, milliseconds: until - performance.now() };
     await makePlace(pool, share.workspaceId, limits);
     const apply = async (tx: Connection, commit: () => Promise<unknown>) => {
-      await takePlace(tx, share.workspaceId);
+      await declareWorkspace(tx, share.workspaceId);
       return run(tx, share.deliveries, { part, commit });
     };
     const result = await inTransaction(pool, apply, limits);
     hasBegun ||= result.kind === 'applied';
     results.push(result);
   }
-  const all = together(
+  const all = joinResults(
     shares.flatMap((share) => share.deliveries),
     results,
   );
@@ -82,7 +82,7 @@ async function makePlace(pool: Pool, workspaceId: string, limits: Limits): Promi
   const known = placed.get(pool) ?? new LRUCache<string, true>({ max: 10_000 });
   placed.set(pool, known);
   if (known.get(workspaceId)) return;
-  await inTransaction(pool, (tx) => takePlace(tx, workspaceId), limits);
+  await inTransaction(pool, (tx) => declareWorkspace(tx, workspaceId), limits);
   known.set(workspaceId, true);
 }
 
@@ -164,7 +164,7 @@ function endedOf(deliveries: readonly Delivery[], result: BatchResult): string[]
 }
 
 /** Combines the results of the shares of a batch. */
-export function together(deliveries: readonly Delivery[], results: readonly BatchResult[]): BatchResult {
+export function joinResults(deliveries: readonly Delivery[], results: readonly BatchResult[]): BatchResult {
   const applied = results.flatMap((result) => (result.kind === 'applied' ? [result] : []));
   if (applied.length === 0) return { kind: 'skipped' };
   const of = new Map(deliveries.map(({ id, share }) => [id, share?.of ?? id]));

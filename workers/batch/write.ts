@@ -8,7 +8,7 @@ import {
   setExternalIds,
 } from '../../src/store/alternate-identifiers.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { liesApart, readPlaces } from '../../src/store/distributed.ts';
+import { liesApart, readSequenceValues } from '../../src/store/distributed.ts';
 import {
   clearSpamMarks,
   dropUnheldAddresses,
@@ -49,7 +49,7 @@ import {
   setSubscriptionStates,
   takeSubscriptionStates,
 } from '../../src/store/subscription-states.ts';
-import { answersTo, sendNamed, sendTogether } from '../../src/store/transactions.ts';
+import { answersTo, sendNamed, sendPipelined } from '../../src/store/transactions.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
@@ -182,9 +182,9 @@ function toUpdate(profile: LoadedProfile): ProfileUpdate {
 export async function writeIdentity(tx: Connection, changes: IdentityChanges, now: string): Promise<void> {
   const { renamedAliases, externalIds, deprecated, undeprecated, merges, deletes, outcomes } = changes;
   // Awaited only if it is needed, because otherwise all statements are sent together.
-  const places = merges.length + deletes.length > 0 ? readPlaces(tx) : undefined;
+  const places = merges.length + deletes.length > 0 ? readSequenceValues(tx) : undefined;
   if (places) await places;
-  await sendTogether(tx, [
+  await sendPipelined(tx, [
     () =>
       renamedAliases.length > 0 &&
       freeAliases(

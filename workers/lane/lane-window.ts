@@ -1,4 +1,4 @@
-import { within } from '../../src/platform/lifecycle.ts';
+import { withTimeout } from '../../src/platform/lifecycle.ts';
 import { createBackOff } from '../../src/platform/poll.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { LaneStore, Lease, StoredEnvelope } from '../../src/queue/lane-store.ts';
@@ -135,7 +135,7 @@ export class LaneWindow {
       if (this.#lease !== lease) return false;
       if (this.#afterSlow.isWaiting()) return true;
       const seen = this.#afterSlow.timed(this.#look(lease));
-      return (await within(SLOW_MS, seen).catch(() => this.#afterSlow.after(SLOW_MS))) ?? true;
+      return (await withTimeout(SLOW_MS, seen).catch(() => this.#afterSlow.after(SLOW_MS))) ?? true;
     });
     this.#looking = look;
     return look;

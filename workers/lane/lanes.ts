@@ -1,6 +1,6 @@
 import { nowDate } from '../../src/platform/clock.ts';
 import type { Config } from '../../src/platform/config.ts';
-import { type Service, within } from '../../src/platform/lifecycle.ts';
+import { type Service, withTimeout } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
 import { layoutOf } from '../../src/queue/lanes.ts';
@@ -202,7 +202,7 @@ export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneL
       await Promise.race([lost, leaves ?? lost]);
       const stopped = service.stop();
       // A lane that hangs may never stop. Only the shutdown of the process waits for it.
-      await within(patience, stopped).catch(() => {
+      await withTimeout(patience, stopped).catch(() => {
         if (!ends) log.warn({ lane }, 'lane did not close in time; abandoned');
       });
       if (ends) await stopped;

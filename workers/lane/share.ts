@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packageRoot } from '../../src/platform/files.ts';
-import { type Service, within } from '../../src/platform/lifecycle.ts';
+import { type Service, withTimeout } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll, until } from '../../src/platform/poll.ts';
 import type { LaneStore } from '../../src/queue/lane-store.ts';
@@ -105,8 +105,8 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
   async function closeOne(number: number, one: Worked, needed?: number): Promise<void> {
     // An error means that the queue is unavailable. The next worker of the lane waits for the queue.
     const stopped = one.lane.stop().catch(() => {});
-    // A lane that hangs may never stop. The next worker of the lane, in this or another process, starts without it.
-    await within(lockDuration, stopped).catch(() => {
+    // A lane that hangs may never stop. Its successor, in this or another worker, does not wait for it.
+    await withTimeout(lockDuration, stopped).catch(() => {
       if (!leaves) log.warn({ lane: number }, 'lane did not close in time; abandoned');
     });
     one.isClosed = true;
@@ -139,10 +139,10 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
     async stop() {
       leaves = true;
       forget();
-      await within(FAREWELL_MS, shares.beat(present(), true)).catch(() => {});
+      await withTimeout(FAREWELL_MS, shares.beat(present(), true)).catch(() => {});
       await Promise.all([...worked.keys()].map((lane) => close(lane)));
       void beating.stop();
-      await within(FAREWELL_MS, shares.end()).catch(() => {});
+      await withTimeout(FAREWELL_MS, shares.end()).catch(() => {});
     },
   };
 }

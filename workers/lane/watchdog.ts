@@ -1,4 +1,4 @@
-import { type Service, within } from '../../src/platform/lifecycle.ts';
+import { type Service, withTimeout } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
@@ -86,7 +86,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     const { redis, layout } = connection;
     if (!redis) return true;
     const ask = async () => void (await serverOfShard(redis, shardOfLane(layout, lane)).ping());
-    return within(SLOW * lockDuration, ask()).then(
+    return withTimeout(SLOW * lockDuration, ask()).then(
       () => true,
       () => false,
     );
@@ -97,7 +97,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     const { laneStore } = observer;
     if (!laneStore.ready()) throw new Error('the queue is not connected');
     const asked = Promise.all([laneStore.depth(lane), laneStore.isPaused(lane), laneStore.head(lane, 1)]);
-    const [{ active }, paused, [next]] = await within(lockDuration, asked);
+    const [{ active }, paused, [next]] = await withTimeout(lockDuration, asked);
     return active > 0 || paused ? undefined : next;
   }
 

@@ -5,7 +5,7 @@ import {
   type LeasedDestination,
   renewDestination,
 } from '../../src/store/stream-leases.ts';
-import type { FileDestination, FileRange, LogPlace, Piece } from '../../src/streams/destination.ts';
+import type { FileDestination, FileRange, LogPosition, Piece } from '../../src/streams/destination.ts';
 import { agesBy, fieldsOf, IDLE_POLL_MS, LEASE_MS, type LeasedContext, MAX_IDLE_POLLS } from './context.ts';
 import { cursorAfter, openReader, type Page } from './read.ts';
 import type { ReadMessage } from './source.ts';
@@ -143,12 +143,12 @@ const FILE_LIMITS = { bytes: 67_108_864, pages: 2000 };
 const HOUR_MS = 3_600_000;
 
 interface GatherOptions {
-  from: LogPlace;
+  from: LogPosition;
   first: Page;
   /** Returns the next page. */
   next(): Promise<Page | undefined>;
   /** End and hour of a file that an earlier attempt has planned. */
-  planned?: { end: LogPlace; hour: Date } | undefined;
+  planned?: { end: LogPosition; hour: Date } | undefined;
   /** Hour of the previous file. Hours never decrease. */
   lastHour: Date | null;
   most?: typeof FILE_LIMITS;
@@ -156,7 +156,7 @@ interface GatherOptions {
 
 interface Gathered {
   /** The position up to which all entries are in the file or have no message. */
-  end: LogPlace;
+  end: LogPosition;
   messages: number;
   /** Hour of the first message; absent without a message. */
   hour?: FileRange['hour'];
@@ -213,7 +213,7 @@ export function gather(options: GatherOptions): { gathered: Gathered; pieces: As
 
 const hourOf = (time: string) => new Date(Math.floor(Date.parse(time) / HOUR_MS) * HOUR_MS);
 
-function isAfter(one: LogPlace, other: LogPlace): boolean {
+function isAfter(one: LogPosition, other: LogPosition): boolean {
   const [a, b] = [BigInt(one.position), BigInt(other.position)];
   return a === b ? one.place > other.place : a > b;
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { type Service, within } from '../../src/platform/lifecycle.ts';
+import { type Service, withTimeout } from '../../src/platform/lifecycle.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { unlessAborted } from '../../src/platform/time-limit.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
@@ -244,7 +244,7 @@ async function deliverTo(
   } finally {
     lease.release();
     await attempt.end(leaving.aborted || !isOurs ? 'given back' : undefined);
-    await within(CLOSING_MS, Promise.resolve(destination?.close())).catch((error) =>
+    await withTimeout(CLOSING_MS, Promise.resolve(destination?.close())).catch((error) =>
       log.warn({ err: error, destination: leased.id }, 'destination did not close'),
     );
   }

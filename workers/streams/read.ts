@@ -1,12 +1,12 @@
 import type { LogRow } from '../../src/store/stream-log.ts';
-import type { LogPlace } from '../../src/streams/destination.ts';
+import type { LogPosition } from '../../src/streams/destination.ts';
 import type { Part, ReadMessage, Source } from './source.ts';
 
 /** Maximum number of entries of a page. */
 const MAX_ENTRIES = 500;
 
 /** Position up to which everything is delivered. */
-export type Cursor = LogPlace;
+export type Cursor = LogPosition;
 
 export interface Page {
   read: ReadMessage[];

@@ -12,7 +12,7 @@ import {
 } from '../../src/store/stream-log.ts';
 import {
   envelopeOf,
-  type LogPlace,
+  type LogPosition,
   type Message,
   messageTypes,
   positionOf,
@@ -58,7 +58,7 @@ export interface ReadMessage {
 export interface Source {
   partEntries: number;
   /** Returns the next rows below the horizon; an empty list at the end. */
-  rowsAfter(workspaceId: string, cursor: LogPlace, horizon: string): Promise<LogRow[]>;
+  rowsAfter(workspaceId: string, cursor: LogPosition, horizon: string): Promise<LogRow[]>;
   /**
    * Returns the messages of each part. Events and purchases are read from their tables in their current
    * state, so activity and attributes of deleted users are omitted.
@@ -88,7 +88,7 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
   const underWay = new Map<string, Promise<ReadMessage[]>>();
 
   /** Returns the cached rows after a position that another destination has read. */
-  function follow(workspaceId: string, { position, place }: LogPlace): LogRow[] {
+  function follow(workspaceId: string, { position, place }: LogPosition): LogRow[] {
     const found: LogRow[] = [];
     let entries = -place;
     for (let row = rows.get(`${workspaceId}/${position}`); row; row = rows.get(`${workspaceId}/${row.id}`)) {

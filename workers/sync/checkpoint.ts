@@ -14,7 +14,7 @@ import {
   removeFromOutbox,
 } from '../../src/store/sync-chunks.ts';
 import { advanceIntegration, advanceRun } from '../../src/store/sync-runs.ts';
-import { inTransaction, sendTogether } from '../../src/store/transactions.ts';
+import { inTransaction, sendPipelined } from '../../src/store/transactions.ts';
 
 /** The checkpoint of a run: its progress as this process believes it is stored. */
 export interface Checkpoint {
@@ -59,7 +59,7 @@ export async function advanceCheckpoint(
   const { jobId, integrationId } = checkpoint;
   const change = changeOf(done);
   const cancelled = await inTransaction(pool, async (tx) => {
-    const [, cancelled, , , , , , added] = await sendTogether(tx, [
+    const [, cancelled, , , , , , added] = await sendPipelined(tx, [
       // First, because a deletion of the integration locks it first as well.
       () => done && change.watermark && advanceIntegration(tx, integrationId, change.watermark),
       () => advanceRun(tx, { jobId, expected: checkpoint.read, ...change }),

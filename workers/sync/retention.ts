@@ -82,7 +82,7 @@ export function startRetention({ databaseUrl, config, log, metrics, attempts }: 
 
   const poller = poll(
     CHECK_MS,
-    () => lookAtRetention({ pool, config, log, metrics, attempts, signal: stopping.signal }),
+    () => checkRetention({ pool, config, log, metrics, attempts, signal: stopping.signal }),
     (error) => {
       if (stopping.signal.aborted) return;
       metrics.failed('run', 1);
@@ -102,7 +102,7 @@ export function startRetention({ databaseUrl, config, log, metrics, attempts }: 
 }
 
 /** Runs one check: does the work that is due, unless another process is doing it, and updates the metrics. */
-export async function lookAtRetention({
+export async function checkRetention({
   config,
   metrics,
   attempts,

@@ -19,7 +19,7 @@ import {
   spreadDeletes,
   type Tombstone,
 } from '../../src/store/tombstones.ts';
-import { inTransaction, sendTogether } from '../../src/store/transactions.ts';
+import { inTransaction, sendPipelined } from '../../src/store/transactions.ts';
 
 /** Maximum raw rows that one transaction erases. It takes about 50 ms and holds its locks as briefly. */
 const RAW_SLICE = 5000;
@@ -208,7 +208,7 @@ async function mergeDeadLetters(tx: Connection, merged: Tombstone[], share: numb
   const pairs = await findKept(tx, merged);
   if (pairs.length === 0) return 0;
   return total(
-    await sendTogether(tx, [
+    await sendPipelined(tx, [
       () => bringFailures(tx, pairs, { which: 'owned', rowsOfEach: share }),
       () => bringFailures(tx, pairs, { which: 'named', rowsOfEach: share }),
       () => strikeOffNames(tx, merged, share),
@@ -218,7 +218,7 @@ async function mergeDeadLetters(tx: Connection, merged: Tombstone[], share: numb
 
 async function eraseDeadLetters(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
   return total(
-    await sendTogether(tx, [
+    await sendPipelined(tx, [
       () => eraseFailures(tx, deleted, share),
       () => strikeOffNames(tx, deleted, share),
     ]),
@@ -228,7 +228,7 @@ async function eraseDeadLetters(tx: Connection, deleted: Tombstone[], share: num
 async function mergeBelongings(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
   const pairs = await findKept(tx, merged);
   return total(
-    await sendTogether(tx, [
+    await sendPipelined(tx, [
       () => (pairs.length > 0 ? mergeEventSummaries(tx, pairs, share) : 0),
       () => (pairs.length > 0 ? mergePurchaseSummaries(tx, pairs, share) : 0),
       () => (pairs.length > 0 ? movePushTokens(tx, pairs, share) : 0),
@@ -240,7 +240,7 @@ async function mergeBelongings(tx: Connection, merged: Tombstone[], share: numbe
 
 async function erase(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
   return total(
-    await sendTogether(tx, [
+    await sendPipelined(tx, [
       () => eraseActivity(tx, 'events', { keys: deleted, limit: RAW_SLICE }),
       () => eraseActivity(tx, 'purchases', { keys: deleted, limit: RAW_SLICE }),
       () => eraseSlice(tx, 'belongings', { keys: deleted, rowsOfEach: share }),

@@ -1,5 +1,5 @@
 import type { Config } from '../../src/platform/config.ts';
-import { type Service, within } from '../../src/platform/lifecycle.ts';
+import { type Service, withTimeout } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import type { LaneStore } from '../../src/queue/lane-store.ts';
@@ -99,7 +99,7 @@ export async function startUpkeep({
   // A lane of an unavailable shard is checked again later. Each producer that adds to a lane also sets its
   // limit.
   const patience = shards === 1 ? FOREVER_MS : LIMIT_TIMEOUT_MS;
-  const limited = await Promise.allSettled(lanes.map((lane) => within(patience, laneStore.limit(lane))));
+  const limited = await Promise.allSettled(lanes.map((lane) => withTimeout(patience, laneStore.limit(lane))));
   for (const one of limited)
     if (one.status === 'rejected')
       log.warn({ err: one.reason }, 'concurrency limit of a lane could not be set; will retry');

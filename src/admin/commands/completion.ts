@@ -17,11 +17,11 @@ export function addCompletion(program: Command): void {
     example: 'completion bash >> ~/.bashrc',
   })
     .addArgument(new Argument('<shell>', 'shell for which to print the script').choices(shells))
-    .action((shell: Shell) => void process.stdout.write(scripts[shell](placesOf(program))));
+    .action((shell: Shell) => void process.stdout.write(scripts[shell](completionsOf(program))));
 }
 
 /** Collects the places of a command and its subcommands from the program, so that the script is always complete. */
-export function placesOf(command: Command, path = ''): Place[] {
+export function completionsOf(command: Command, path = ''): Place[] {
   const help = command.createHelp();
   const commands = help.visibleCommands(command).filter((one) => command.commands.includes(one));
   const options = help
@@ -38,7 +38,7 @@ export function placesOf(command: Command, path = ''): Place[] {
       isCommand: false,
     })),
   ];
-  return [{ path, words }, ...commands.flatMap((one) => placesOf(one, `${path} ${one.name()}`))];
+  return [{ path, words }, ...commands.flatMap((one) => completionsOf(one, `${path} ${one.name()}`))];
 }
 
 /** Builds a shell function that prints the words of a place. It works in bash and zsh. */

@@ -71,7 +71,7 @@ function parseShards(text: string): number {
 
 async function show({ json }: { json?: boolean }): Promise<void> {
   // The queue client is loaded only by commands that use the queue.
-  const [{ withQueueConnection }, { lookAtLanes }] = await Promise.all([
+  const [{ withQueueConnection }, { readLaneDepths }] = await Promise.all([
     import('../queue.ts'),
     import('../../queue/depth.ts'),
   ]);
@@ -84,7 +84,7 @@ async function show({ json }: { json?: boolean }): Promise<void> {
     const { objects, namedElsewhere } = await readTotals(pool);
     const waiting = spread
       ? await withQueueConnection(installation, ({ laneStore }) =>
-          lookAtLanes(laneStore, spread.lanes),
+          readLaneDepths(laneStore, spread.lanes),
         ).catch(() => null)
       : [];
     const laneRows = waiting?.map(({ lane, depth, oldestSeconds }) => ({

@@ -14,7 +14,7 @@ import {
 import { keyset } from '../../resources/resource.ts';
 import type { Database } from '../../store/database.ts';
 import { listExports } from '../../store/segment-exports.ts';
-import { lookAtUsers } from '../../store/segments.ts';
+import { evaluateUsers } from '../../store/segments.ts';
 import { addNoun, addVerb, PENSTOCK, parseCount, parseId, parseName, Refusal } from '../command.ts';
 import { createSegment, refuseTakenSegment } from '../definitions.ts';
 import { change, findWorkspace, withInstallation } from '../installation.ts';
@@ -177,7 +177,7 @@ async function preview({ workspace, segment, definition, sample, json }: Preview
     for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
       const wanted = sample - found.ids.length;
       const part = { workspaceId, definition: filter, after, limit: PAGE, sample: wanted };
-      const looked = await lookAtUsers(database.pool, part);
+      const looked = await evaluateUsers(database.pool, part);
       found.users += looked.read;
       found.matched += looked.matched;
       found.ids.push(...looked.sample);

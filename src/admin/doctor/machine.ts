@@ -6,7 +6,7 @@ import tls from 'node:tls';
 import { type Config, ConfigError, readConfig } from '../../platform/config.ts';
 import { type Disk, readDisk } from '../../platform/disk.ts';
 import { packageVersion } from '../../platform/files.ts';
-import { within } from '../../platform/lifecycle.ts';
+import { withTimeout } from '../../platform/lifecycle.ts';
 
 /** Result of a check. `error`: something fails now or will lose data. `warning`: it may do so later. */
 export interface Finding {
@@ -198,7 +198,7 @@ export function redisUrls({
 async function judge(server: Encrypted): Promise<Finding[]> {
   const socket = net.connect(server.port, server.host.replace(/^\[|\]$/g, ''));
   try {
-    return await within(PATIENCE_MS, ask(server, socket));
+    return await withTimeout(PATIENCE_MS, ask(server, socket));
   } catch {
     // The checks of the store report a server that cannot be reached.
     return [];

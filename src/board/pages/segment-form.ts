@@ -11,7 +11,7 @@ import {
   readDefinition,
 } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
-import { lookAtUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
+import { evaluateUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { lacking, type PageServices, Sorry, type Visit } from '../console.ts';
 import { count, MASK, pathWith } from '../layout.ts';
@@ -173,7 +173,7 @@ export async function countMembers(
   try {
     do {
       const part = { workspaceId, definition, after, limit, sample: SAMPLE - sample.length };
-      const looked = await lookAtUsers(services.database.pool, part);
+      const looked = await evaluateUsers(services.database.pool, part);
       read += looked.read;
       users += looked.read;
       matched += looked.matched;

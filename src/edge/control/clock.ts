@@ -1,7 +1,7 @@
 import { DateTime } from 'luxon';
 import { type ClockState, clockState, now, REAL_TIME, setClock } from '../../platform/clock.ts';
 import { restartIds } from '../../platform/ids.ts';
-import { lookOnce, rest } from '../../platform/poll.ts';
+import { pollOnce, rest } from '../../platform/poll.ts';
 import type { Pool } from '../../store/database.ts';
 import { setStoreClock } from '../../store/snapshots.ts';
 
@@ -88,7 +88,7 @@ export class Clock {
 
   /** Starts the work that is due at the time of the clock, and waits for it up to 5 s. */
   async doDue(): Promise<void> {
-    await Promise.race([lookOnce(), rest(DUE_MS)]);
+    await Promise.race([pollOnce(), rest(DUE_MS)]);
   }
 
   show(): object {

@@ -18,8 +18,8 @@ import {
   findDeleted,
   finishErasure,
   insertOwned,
-  lookAtMonths,
   readRows,
+  scanMonths,
 } from '../../../src/store/retention.ts';
 import {
   clearFailure,
@@ -92,7 +92,7 @@ export const ofRetention: Asking = (store, { workspaceId, users }) => {
         const of = { workspaceId, kind, from: await partitionWith(store, { kind, month }) };
         await readRows(store, of, { behind: { profileId: users[0]!.id, id: ids.before }, limit: 500 });
         await readRows(store, of, { behind: BEGINNING, limit: 500 });
-        await lookAtMonths(store, of, { behind: BEGINNING, before: ids.before, limit: 5000 });
+        await scanMonths(store, of, { behind: BEGINNING, before: ids.before, limit: 5000 });
         await countRows(store, of, { ...ids, limit: 1000 });
         await deleteRows(store, of.from, { workspaceId, rows });
       },

@@ -38,11 +38,11 @@ import { recordPurchases } from '../../../src/store/purchases.ts';
 import {
   archiveSegment,
   createSegment,
+  evaluateUsers,
   findSegment,
   findShownSegment,
   listSegments,
   listShownSegments,
-  lookAtUsers,
   updateSegment,
 } from '../../../src/store/segments.ts';
 import { readTimeline, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
@@ -143,7 +143,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         now,
       ).stored,
     () =>
-      lookAtUsers(store, {
+      evaluateUsers(store, {
         ...{ workspaceId, after: id, limit: 100, sample: 5 },
         definition: readDefinition({
           all: [

@@ -33,7 +33,7 @@ export function recordingOn(connection: Connection) {
   const nothing = () => {};
   const store = {
     ...{ query, connect: async () => store, release: nothing, on: nothing, off: nothing },
-    // `sendTogether` corks the stream of this connection.
+    // `sendPipelined` corks the stream of this connection.
     connection: (connection as unknown as { connection: object }).connection,
   };
   return { store: store as unknown as Connection & Pool, sent, lines };

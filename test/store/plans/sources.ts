@@ -18,8 +18,8 @@ const distributedAlone = [
 const onNodes: Record<string, string> = {
   'distributed.ts queryDistribution': 'looks whether there is a Citus',
   'distributed.ts prepare': 'sets the session',
-  'distributed.ts readPlaces': 'reads where sequences stand',
-  'distributed.ts takePlace': 'writes one row, of the workspace that it is given',
+  'distributed.ts readSequenceValues': 'reads where sequences stand',
+  'distributed.ts declareWorkspace': 'writes one row, of the workspace that it is given',
   'horizon.ts readDistributed': 'reads where a sequence stands',
   'horizon.ts queryNodes': 'asks nodes for their transactions',
   'distribute.ts requireCitus': 'asks what there is to distribute over',

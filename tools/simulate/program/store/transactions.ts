@@ -29,7 +29,7 @@ export async function inTransaction<T>(
   }
 }
 
-export function sendTogether(_tx: Connection, statements: (() => unknown)[]): Promise<unknown[]> {
+export function sendPipelined(_tx: Connection, statements: (() => unknown)[]): Promise<unknown[]> {
   return answersTo(statements.map((send) => send()));
 }
 

@@ -3,7 +3,7 @@ import type { BucketAccess } from '../integrations/bucket-client.ts';
 import { ObjectStoreError } from '../object-store/object-store.ts';
 import { accessBySettings, type BucketSettings } from '../object-store/open-object-store.ts';
 import { pathOfUrl } from '../platform/files.ts';
-import type { FileRange, LogPlace } from './destination.ts';
+import type { FileRange, LogPosition } from './destination.ts';
 
 export const streamFormats = ['ndjson', 'parquet'] as const;
 export type StreamFormat = (typeof streamFormats)[number];
@@ -24,19 +24,19 @@ export interface FilesSettings {
 }
 
 /** Locations on this machine that streams may write to, and the access to its buckets. */
-export interface FilePlaces {
+export interface FileLocations {
   /** Absolute paths. Their subfolders are allowed as well. */
   folders: readonly string[];
   /** Returns the access that the settings S3_* define. @throws {ObjectStoreError} `config` */
   bucketAccess(): BucketAccess;
 }
 
-export interface FilePlacesSettings extends BucketSettings {
+export interface FileLocationsSettings extends BucketSettings {
   readonly STREAM_FOLDERS: string;
   readonly DATA_DIR: string;
 }
 
-export function filePlacesOf(settings: FilePlacesSettings): FilePlaces {
+export function fileLocationsOf(settings: FileLocationsSettings): FileLocations {
   const { STREAM_FOLDERS, DATA_DIR } = settings;
   const folders =
     STREAM_FOLDERS === ''
@@ -48,12 +48,12 @@ export function filePlacesOf(settings: FilePlacesSettings): FilePlaces {
 const BUCKET = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(\/[A-Za-z0-9_=+@/.-]*)?$/;
 
 /** @returns the rule that the location breaks, as a predicate for its name; undefined if it is valid */
-export function refusalOfPlace(to: string): string | undefined {
+export function refusalOfLocation(to: string): string | undefined {
   if (BUCKET.test(to) || folderOf(to) !== undefined) return undefined;
   return 'must be s3://bucket/prefix or file:///folder';
 }
 
-export const isBucketPlace = (to: string): boolean => to.startsWith('s3://');
+export const isBucketLocation = (to: string): boolean => to.startsWith('s3://');
 
 /** Returns the path of a `file:` location; undefined for other locations. */
 export function folderOf(to: string): string | undefined {
@@ -62,7 +62,7 @@ export function folderOf(to: string): string | undefined {
 }
 
 /** @throws {ObjectStoreError} `config`, naming the setting */
-export function requireFolder(folder: string, { folders }: FilePlaces): void {
+export function requireFolder(folder: string, { folders }: FileLocations): void {
   const isAllowed = folders.some((root) => {
     const rest = path.relative(root, folder);
     return rest === '' || !(rest === '..' || rest.startsWith(`..${path.sep}`) || path.isAbsolute(rest));
@@ -77,7 +77,7 @@ export function requireFolder(folder: string, { folders }: FilePlaces): void {
 /** Returns whether stored settings have the expected form. */
 export function isFilesSettings(settings: object): settings is FilesSettings {
   const { to, format, region, access_key_id: id, endpoint } = settings as Partial<FilesSettings>;
-  if (typeof to !== 'string' || refusalOfPlace(to) || !streamFormats.includes(format!)) return false;
+  if (typeof to !== 'string' || refusalOfLocation(to) || !streamFormats.includes(format!)) return false;
   if ((region === undefined) !== (id === undefined)) return false;
   return [region, id, endpoint].every((one) => one === undefined || typeof one === 'string');
 }
@@ -98,7 +98,7 @@ export function keyOf({ workspaceId, hour, from, to }: FileRange, format: Stream
  * A dot sorts after a hyphen, so a file that begins in the middle of a row sorts after one that begins with
  * the row.
  */
-function placeName({ position, place }: LogPlace): string {
+function placeName({ position, place }: LogPosition): string {
   const entry = place > 0 ? `.${String(place).padStart(6, '0')}` : '';
   return `${position.padStart(19, '0')}${entry}`;
 }

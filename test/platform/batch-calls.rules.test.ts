@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { together } from '../../src/platform/concurrency.ts';
+import { batchCalls } from '../../src/platform/concurrency.ts';
 
 /** Creates batched calls that the test ends. */
 function scene(most: number) {
   const calls: { asked: number[]; end(error?: Error): void }[] = [];
-  const ask = together(
+  const ask = batchCalls(
     (asked: number[]) =>
       new Promise<number[]>((resolve, reject) => {
         const end = (error?: Error) => (error ? reject(error) : resolve(asked.map((one) => one * 10)));
