@@ -23,7 +23,7 @@ const IDLE_MS = 3000;
 
 /** The factor by which an idle process polls its stores less often, and the longest interval in milliseconds. */
 const IDLE_FACTOR = 10;
-const LONGEST_IDLE_MS = 15_000;
+const MAX_IDLE_MS = 15_000;
 
 /** Milliseconds until sync starts. Most tests do not need it. */
 const SYNC_DELAY_MS = 1000;
@@ -119,7 +119,7 @@ function createControlSignals(): Signals {
   let lastActivity = performance.now();
   const isIdle = () => performance.now() - lastActivity > IDLE_MS;
   const wake = setPollPace((every) =>
-    isIdle() ? Math.max(every, Math.min(every * IDLE_FACTOR, LONGEST_IDLE_MS)) : every,
+    isIdle() ? Math.max(every, Math.min(every * IDLE_FACTOR, MAX_IDLE_MS)) : every,
   );
   return {
     onForget: (listener) => void listeners.push(listener),

@@ -70,14 +70,14 @@ import { hasWorkers } from './store/processes.ts';
 const POSTGRES_TIMEOUTS = { connection: 1000, statement: 1500 };
 
 /** SCIM connectors send all users in one burst, and wait 30 s or longer for a response. */
-const SCIM_SEMAPHORE = { mostWaiting: 1000, mostWaitingOfOne: 500, patience: 10_000 };
+const SCIM_SEMAPHORE = { maxWaiting: 1000, maxWaitingPerOwner: 500, patience: 10_000 };
 
 /** A request with a large response may hold tens of MB until it is answered, and repeatedly uses a Postgres connection. */
 const LARGE_SEMAPHORE = {
-  atOnce: 4,
-  atOnceOfOne: 2,
-  mostWaiting: 400,
-  mostWaitingOfOne: 200,
+  maxRunning: 4,
+  maxRunningPerOwner: 2,
+  maxWaiting: 400,
+  maxWaitingPerOwner: 200,
   patience: 1500,
 };
 
@@ -85,7 +85,7 @@ const LARGE_SEMAPHORE = {
  * A large body may wait up to 5 s until there is memory for it. Its client has to wait for the upload and the response in
  * any case.
  */
-const READING_LIMITS = { mostWaiting: 1000, patience: 5000 };
+const READING_LIMITS = { maxWaiting: 1000, patience: 5000 };
 
 /**
  * Maximum bytes of all request heads that are arriving, and of the long heads of requests in progress. About 170 heads of
@@ -142,8 +142,8 @@ async function main(host: Host): Promise<void> {
   // Each sample wakes an idle process, so `penstock dev` takes fewer samples.
   const loop = host.stores ? watchLoopLag(SHARED_SAMPLE_MS) : watchLoopLag();
   const reading = createReading({
-    mostBytes: config.MAX_READING_BYTES,
-    mostSmallBytes: config.MAX_SMALL_BODIES_BYTES,
+    maxBytes: config.MAX_READING_BYTES,
+    maxSmallBytes: config.MAX_SMALL_BODIES_BYTES,
     ...READING_LIMITS,
     collectGarbage,
   });
@@ -170,8 +170,8 @@ async function main(host: Host): Promise<void> {
   const scimAtOnce = Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS);
   const scimSemaphore = createRequestSemaphore({
     ...SCIM_SEMAPHORE,
-    atOnce: scimAtOnce,
-    atOnceOfOne: scimAtOnce,
+    maxRunning: scimAtOnce,
+    maxRunningPerOwner: scimAtOnce,
   });
   const rules = rulesOf[config.VENDOR_RULES];
   const limits = openTokenBuckets(config, connection, {
@@ -268,8 +268,8 @@ async function main(host: Host): Promise<void> {
       {
         upstream: new URL(upstream),
         patience: config.PROXY_TIMEOUT_MS,
-        mostBodyBytes: config.MAX_BODY_BYTES,
-        mostBytes: config.MAX_SMALL_BODIES_BYTES,
+        maxBodyBytes: config.MAX_BODY_BYTES,
+        maxBytes: config.MAX_SMALL_BODIES_BYTES,
       },
       { handle, operations, responses, registry: metrics.registry, log },
     ));

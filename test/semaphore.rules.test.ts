@@ -7,7 +7,7 @@ import { createSemaphore, type SemaphoreSettings } from '../src/platform/concurr
  */
 function scene(settings: Partial<SemaphoreSettings>) {
   const semaphore = createSemaphore({
-    ...{ atOnce: 1, atOnceOfOne: 9, mostWaiting: 99, mostWaitingOfOne: 99, patience: 60_000 },
+    ...{ maxRunning: 1, maxRunningPerOwner: 9, maxWaiting: 99, maxWaitingPerOwner: 99, patience: 60_000 },
     refusal: (reason) => new Error(reason),
     ...settings,
   });
@@ -36,7 +36,7 @@ test('owners take turns, however many requests each of them makes', async () => 
 });
 
 test('one owner is limited to its share, also while the rest is unused', async () => {
-  const { ask, begun, end } = scene({ atOnce: 3, atOnceOfOne: 2 });
+  const { ask, begun, end } = scene({ maxRunning: 3, maxRunningPerOwner: 2 });
   for (const owner of ['a', 'a', 'a']) void ask(owner);
   expect(begun).toEqual(['a', 'a']);
   void ask('b');
@@ -46,7 +46,7 @@ test('one owner is limited to its share, also while the rest is unused', async (
 });
 
 test('owners with long work leave one slot to the others', async () => {
-  const { ask, begun, end } = scene({ atOnce: 2, isHeavy: (owner) => owner !== 'light' });
+  const { ask, begun, end } = scene({ maxRunning: 2, isHeavy: (owner) => owner !== 'light' });
   for (const owner of ['slow', 'slower', 'slow']) void ask(owner);
   expect(begun).toEqual(['slow']);
   void ask('light');
@@ -56,7 +56,7 @@ test('owners with long work leave one slot to the others', async () => {
 });
 
 test('a noisy owner fills only its own share of the waiting list', async () => {
-  const { ask, begun, end } = scene({ mostWaiting: 4, mostWaitingOfOne: 2 });
+  const { ask, begun, end } = scene({ maxWaiting: 4, maxWaitingPerOwner: 2 });
   for (let index = 0; index < 3; index++) void ask('a');
   await expect(ask('a')).rejects.toThrow('too many wait');
   void ask('b');

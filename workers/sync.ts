@@ -79,7 +79,7 @@ async function main(host: Host): Promise<void> {
   const yielding = createYielding({
     areWorkersBehind: () => areBehind(throttle),
     processorWait: processorWait.share,
-    mostMs: config.STREAM_YIELD_SECONDS * 1000,
+    maxMs: config.STREAM_YIELD_SECONDS * 1000,
     onWait: streamMetrics.gaveWay,
   });
 

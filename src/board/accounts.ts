@@ -21,18 +21,18 @@ const COST = { N: 32_768, r: 8, p: 3 };
 const MAX_MEMORY = 64 * 1024 * 1024;
 const HASH_BYTES = 32;
 
-const SHORTEST = 12;
-const LONGEST = 128;
+const MIN_PASSWORD_LENGTH = 12;
+const MAX_PASSWORD_LENGTH = 128;
 const FEWEST_DIFFERENT = 5;
 
 /** Hint for users who choose a password. */
-export const PASSWORD_RULE = `Use at least ${SHORTEST} characters, for example several unrelated words.`;
+export const PASSWORD_RULE = `Use at least ${MIN_PASSWORD_LENGTH} characters, for example several unrelated words.`;
 
 /** Returns why a new password is not acceptable, or undefined if it is. Length matters more than character classes. */
 export function passwordProblem(password: string, email: string): string | undefined {
   const characters = [...password];
-  if (characters.length < SHORTEST || characters.length > LONGEST)
-    return `A password must have ${SHORTEST} to ${LONGEST} characters.`;
+  if (characters.length < MIN_PASSWORD_LENGTH || characters.length > MAX_PASSWORD_LENGTH)
+    return `A password must have ${MIN_PASSWORD_LENGTH} to ${MAX_PASSWORD_LENGTH} characters.`;
   if (new Set(characters).size < FEWEST_DIFFERENT)
     return `A password must have at least ${FEWEST_DIFFERENT} different characters.`;
   const [name = ''] = email.split('@');
@@ -65,10 +65,10 @@ export async function isPassword(password: string, stored: string): Promise<bool
 }
 
 /** Maximum accounts per sign-in. An address can have an account in several companies, each with its own password. */
-const MOST_ACCOUNTS = 5;
+const MAX_ACCOUNTS = 5;
 
 /** Password checks that run at the same time. Each needs 32 MB. */
-const MOST_GUESSES = 4;
+const MAX_PASSWORD_CHECKS = 4;
 
 /**
  * The client that signs in, and the secret of the browser's previous session. A successful sign-in ends that session.
@@ -119,7 +119,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
 
   return {
     /** Whether a further password check has to wait. */
-    isBusy: () => guesses >= MOST_GUESSES,
+    isBusy: () => guesses >= MAX_PASSWORD_CHECKS,
 
     /**
      * Starts a session.
@@ -133,7 +133,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       try {
         const found = await prisma.account.findMany({
           where: { email, active: true, passwordHash: { not: null } },
-          take: MOST_ACCOUNTS,
+          take: MAX_ACCOUNTS,
         });
         if (found.length === 0) await isPassword(password, await decoy);
         for (const account of found) {

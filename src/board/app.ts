@@ -220,14 +220,14 @@ function refuseOtherOrigins(request: Request, response: Response, next: NextFunc
 /**
  * Maximum number of jobs on a Bull Board page. All jobs of a page are in memory at once, and each can have megabytes.
  */
-const MOST_JOBS_PER_PAGE = 20;
+const MAX_JOBS_PER_PAGE = 20;
 
 /** Limits the `jobsPerPage` parameter of Bull Board, which accepts any number. */
 function boundPages(request: Request, _response: Response, next: NextFunction): void {
   const [path, sent = ''] = request.url.split(/\?(.*)/s);
   const query = new URLSearchParams(sent);
-  if (query.getAll('jobsPerPage').some((number) => !(Number(number) <= MOST_JOBS_PER_PAGE))) {
-    query.set('jobsPerPage', String(MOST_JOBS_PER_PAGE));
+  if (query.getAll('jobsPerPage').some((number) => !(Number(number) <= MAX_JOBS_PER_PAGE))) {
+    query.set('jobsPerPage', String(MAX_JOBS_PER_PAGE));
     request.url = `${path}?${query}`;
   }
   next();

@@ -14,7 +14,7 @@ export interface DayValue {
 const WIDTH = 600;
 const HEIGHT = 120;
 const GAP = 0.25;
-const LEAST = 2;
+const MIN_BAR_HEIGHT = 2;
 
 /**
  * Draws a bar for each day up to today, on the server. Screen readers read the period and the day with the largest
@@ -52,11 +52,11 @@ interface Bar {
 function drawBars(bars: readonly Bar[], top: number): Html[] {
   const step = WIDTH / bars.length;
   return bars.flatMap(({ title, parts }, index) => {
-    const room = HEIGHT - LEAST * (parts.length - 1);
+    const room = HEIGHT - MIN_BAR_HEIGHT * (parts.length - 1);
     let y = HEIGHT;
     return parts.map((value, part) => {
       // A small value would otherwise be invisible.
-      const height = value === 0 ? 0 : Math.max(LEAST, (value / top) * room);
+      const height = value === 0 ? 0 : Math.max(MIN_BAR_HEIGHT, (value / top) * room);
       y -= height;
       return html`<rect class="bar bar-${part}" x="${(index * step + (step * GAP) / 2).toFixed(2)}" y="${y.toFixed(2)}" width="${(step * (1 - GAP)).toFixed(2)}" height="${height.toFixed(2)}"><title>${title}</title></rect>`;
     });

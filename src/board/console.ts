@@ -91,7 +91,7 @@ export interface Page<Services = ConsoleServices> {
   /** The permit that a request needs. A workspace right is enough in one workspace. */
   right: PagePermit;
   /** Maximum size of the form in bytes, if it differs from FORM_BYTES. */
-  mostBytes?: number;
+  maxBytes?: number;
   handle(visit: Visit<Services>): Promise<Reply>;
 }
 
@@ -117,10 +117,10 @@ const FRAMED =
 const FORM_BYTES = 65_536;
 
 /** Maximum number of values in a form: the ids of a list page. */
-const MOST_FIELDS = 600;
+const MAX_FIELDS = 600;
 
 /** Actions per user and minute. Each action adds audit entries, which are kept for a year. */
-const MOST_ACTIONS = 120;
+const MAX_ACTIONS = 120;
 
 /** Whether the page changes or exports data. */
 const isAction = ({ method, path }: Page<never>) => method === 'post' || /\.csv$|\/export$/.test(path);
@@ -131,21 +131,21 @@ export function createConsole<Services extends Pick<ConsoleServices, 'config' | 
   services: Services,
 ): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
-  const actions = createMinuteLimit(MOST_ACTIONS);
+  const actions = createMinuteLimit(MAX_ACTIONS);
   const limitActions = (_request: Request, response: Response, next: NextFunction) => {
     const who = viewerOf(response).accountId ?? '';
     const seconds = actions.secondsLeft(who);
     if (seconds > 0) {
       response.set('Retry-After', String(seconds));
-      throw new Sorry(429, `You can submit ${MOST_ACTIONS} actions per minute. Try again in ${seconds} s.`);
+      throw new Sorry(429, `You can submit ${MAX_ACTIONS} actions per minute. Try again in ${seconds} s.`);
     }
     actions.count(who);
     next();
   };
   for (const page of pages) {
     if (isAction(page)) router[page.method](page.path, limitActions);
-    const limit = page.mostBytes ?? FORM_BYTES;
-    const readForm = express.urlencoded({ extended: false, limit, parameterLimit: MOST_FIELDS });
+    const limit = page.maxBytes ?? FORM_BYTES;
+    const readForm = express.urlencoded({ extended: false, limit, parameterLimit: MAX_FIELDS });
     const answer = (request: Request, response: Response) => serve(page, { request, response, services });
     if (page.method === 'get') router.get(page.path, answer);
     else router.post(page.path, logAction(services.log), readForm, answer);
@@ -286,7 +286,7 @@ function sorryOf(error: unknown): Sorry | undefined {
   const { type } = error as { type?: string };
   if (type === 'entity.too.large')
     return new Sorry(400, 'The form is too large. Send fewer or shorter values.');
-  if (type === 'parameters.too.many') return new Sorry(400, `A form can have at most ${MOST_FIELDS} values.`);
+  if (type === 'parameters.too.many') return new Sorry(400, `A form can have at most ${MAX_FIELDS} values.`);
   if (isPostgresAway(error)) return new Sorry(503, 'Postgres does not answer. Try again later.');
   return undefined;
 }

@@ -44,7 +44,7 @@ export interface FileReply {
 }
 
 /** Maximum number of concurrent downloads. Each reads the store page by page, and other pages need the store, too. */
-const MOST_FILES = 2;
+const MAX_FILES = 2;
 
 let sending = 0;
 
@@ -53,7 +53,7 @@ let sending = 0;
  * @returns whether it was sent
  */
 export async function download(response: Response, reply: FileReply): Promise<boolean> {
-  if (sending >= MOST_FILES) return false;
+  if (sending >= MAX_FILES) return false;
   sending++;
   try {
     await send(response, reply);

@@ -14,8 +14,8 @@ import { type FleetCounters, readFleetCounters } from '../store/health.ts';
 const FRESH_MS = 300;
 
 /** Minimum and maximum milliseconds between the two readings from which a rate is calculated. */
-const SHORTEST_MS = 4000;
-const LONGEST_MS = 120_000;
+const MIN_INTERVAL_MS = 4000;
+const MAX_INTERVAL_MS = 120_000;
 
 /** Timeout in milliseconds for the counters. No problem depends on them. */
 const COUNTERS_MS = 1000;
@@ -69,9 +69,9 @@ export function createFleet({
 
   function ratesOf(counters: FleetCounters): Rates | undefined {
     const now = { at: performance.now(), counters };
-    past = past.filter(({ at }) => now.at - at < LONGEST_MS);
+    past = past.filter(({ at }) => now.at - at < MAX_INTERVAL_MS);
     // Prefer the latest reading that is old enough.
-    const before = past.findLast(({ at }) => now.at - at >= SHORTEST_MS) ?? past[0];
+    const before = past.findLast(({ at }) => now.at - at >= MIN_INTERVAL_MS) ?? past[0];
     past.push(now);
     return before && ratesBetween(before, now);
   }

@@ -86,7 +86,7 @@ export interface Point {
 }
 
 /** Maximum distance between two rows for a rate, in points. One row may be missing between them. */
-const MOST_APART = 2.5;
+const MAX_DISTANCE = 2.5;
 
 /**
  * Returns the points of a range, oldest first. A point without a row has no values. A rate is unknown if the previous
@@ -108,7 +108,7 @@ export function pointsOf(rows: readonly RecordedFleet[], { seconds, minutes }: R
     const row = byTime.get(at);
     if (!row) return { at };
     const apart = before ? row.lookedAt.getTime() - before.lookedAt.getTime() : 0;
-    const known = apart > 0 && apart <= MOST_APART * step ? before : undefined;
+    const known = apart > 0 && apart <= MAX_DISTANCE * step ? before : undefined;
     before = row;
     return pointOf(at, row, { before: known, seconds: apart / 1000 });
   });

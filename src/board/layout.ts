@@ -208,7 +208,7 @@ export function pathWith(path: string, query: Record<string, string | undefined>
 }
 
 /** Maximum number of options in a select. For more workspaces, the user types the name or id. */
-const MOST_CHOICES = 200;
+const MAX_OPTIONS = 200;
 
 /**
  * Renders a workspace selection; undefined if there are fewer than two workspaces.
@@ -220,9 +220,9 @@ export function workspaceChoice(
   { mayBeAll = true, list = 'workspaces' } = {},
 ): Part {
   if (workspaces.length < 2) return undefined;
-  if (workspaces.length > MOST_CHOICES)
+  if (workspaces.length > MAX_OPTIONS)
     return html`<label>Workspace, by name or id <input name="workspace" list="${list}" value="${chosen?.name}" autocomplete="off"><datalist id="${list}">${workspaces
-      .slice(0, MOST_CHOICES)
+      .slice(0, MAX_OPTIONS)
       .map(({ name }) => html`<option value="${name}"></option>`)}</datalist></label>`;
   return html`<label>Workspace <select name="workspace">${mayBeAll && html`<option value="">All</option>`}${workspaces.map(
     ({ id, name }) => html`<option value="${id}"${id === chosen?.id && html` selected`}>${name}</option>`,

@@ -31,8 +31,8 @@ const LIFE_MS = 300_000;
 const RETRY_MS = 2000;
 
 /** Maximum number of streams per account and in total. Each visible window has one stream. */
-const MOST_OF_ONE = 8;
-const MOST = 64;
+const MAX_STREAMS_PER_ACCOUNT = 8;
+const MAX_STREAMS = 64;
 
 /** HTML of page parts, by name. */
 type Parts = Record<string, string>;
@@ -152,7 +152,7 @@ export function createLive({
       const viewer = viewerOf(response);
       const { accountId: owner = '' } = viewer;
       const own = [...streams].filter((one) => one.owner === owner).length;
-      if (own >= MOST_OF_ONE || streams.size >= MOST) {
+      if (own >= MAX_STREAMS_PER_ACCOUNT || streams.size >= MAX_STREAMS) {
         response.set('Retry-After', '30');
         const sorry = new Sorry(
           503,

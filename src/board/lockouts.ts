@@ -15,7 +15,7 @@ const FREE_FAILURES = 5;
 const FIRST_WAIT_MS = 1000;
 
 /** Maximum wait in milliseconds. The owner can sign in again within a minute, and guessing stays impractical. */
-const LONGEST_WAIT_MS = 60_000;
+const MAX_WAIT_MS = 60_000;
 
 /**
  * Slows down password guessing. After several wrong passwords in a row, all sign-ins to the account have to wait, even
@@ -23,7 +23,7 @@ const LONGEST_WAIT_MS = 60_000;
  */
 export function createLockout(now: () => number = Date.now) {
   let failures = 0;
-  let nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+  let nextWait = backOff(FIRST_WAIT_MS, MAX_WAIT_MS);
   let wait = 0;
   let lockedUntil = 0;
 
@@ -48,7 +48,7 @@ export function createLockout(now: () => number = Date.now) {
 
     succeeded(): void {
       failures = 0;
-      nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+      nextWait = backOff(FIRST_WAIT_MS, MAX_WAIT_MS);
       wait = 0;
       lockedUntil = 0;
     },
@@ -137,7 +137,7 @@ const TELL_MS = 60_000;
  * Maximum number of names counted individually per interval, about as many as can be tried. Further names are counted
  * together.
  */
-const MOST_NAMES = 1000;
+const MAX_NAMES = 1000;
 
 interface Failed {
   count: number;
@@ -165,7 +165,7 @@ export function createFailedSignIns(
   let byName = new Map<string, Failed>();
 
   function add(name: string, { count, address }: Failed): void {
-    const known = byName.has(name) || byName.size < MOST_NAMES || name === OPERATOR;
+    const known = byName.has(name) || byName.size < MAX_NAMES || name === OPERATOR;
     const under = known ? name : OTHERS;
     byName.set(under, { count: count + (byName.get(under)?.count ?? 0), address });
   }

@@ -29,13 +29,19 @@ const AGAIN_MS = 60_000;
  * Limits for sign-ins that query the provider, because each made-up code costs a request to it. Sources take turns, and
  * one source gets at most half of the slots, so that made-up codes cannot block real users.
  */
-const EXCHANGES = { atOnce: 8, atOnceOfOne: 4, mostWaiting: 256, mostWaitingOfOne: 64, patience: 5000 };
+const EXCHANGES = {
+  maxRunning: 8,
+  maxRunningPerOwner: 4,
+  maxWaiting: 256,
+  maxWaitingPerOwner: 64,
+  patience: 5000,
+};
 
 /** Maximum number of used states that are remembered. A state expires after LIFETIME_MS. */
 const MAX_USED_STATES = 20_000;
 
 /** Maximum length of the callback's query in characters: a code, a state and a few short parameters. */
-const MOST_OF_ANSWER = 8192;
+const MAX_CALLBACK_LENGTH = 8192;
 
 /** Milliseconds within which the user has to return from the provider. */
 const LIFETIME_MS = 600_000;
@@ -247,7 +253,7 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
       secret: string | undefined,
       { search, source }: { search: string; source: string },
     ): Promise<Proved | Problem> {
-      if (!isSecret(secret) || search.length > MOST_OF_ANSWER) return 'stale';
+      if (!isSecret(secret) || search.length > MAX_CALLBACK_LENGTH) return 'stale';
       const [state = '', ...others] = new URLSearchParams(search).getAll('state');
       if (others.length > 0 || !isEqual(state, derived(secret, 'state'))) return 'stale';
       // One response per state. Otherwise, repeating it with other codes would cost the provider a request each time.

@@ -18,7 +18,7 @@ import type { QueueLoss } from '../store/installation.ts';
 export const QUEUES_PATH = '/queues';
 
 /** Maximum number of objects shown per envelope. A page of jobs would otherwise have several megabytes. */
-const MOST_OBJECTS = 100;
+const MAX_OBJECTS = 100;
 
 /**
  * Formats an envelope for Bull Board: each request with its objects, in the order in which they are applied. Malformed
@@ -29,14 +29,14 @@ export function readable(wire: WireEnvelope) {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
   const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
   const places = requestIndexesOf(envelope);
-  envelope.objects.slice(0, MOST_OBJECTS).forEach(({ request: _, ...object }, index) => {
+  envelope.objects.slice(0, MAX_OBJECTS).forEach(({ request: _, ...object }, index) => {
     const shown = byRequest.get(places[index]);
     if (shown) shown.push(object);
     else byRequest.set(places[index], [object]);
   });
   return {
     count: envelope.objects.length,
-    ...(envelope.objects.length > MOST_OBJECTS && { shown: MOST_OBJECTS }),
+    ...(envelope.objects.length > MAX_OBJECTS && { shown: MAX_OBJECTS }),
     ...(envelope.replay && { replay: true }),
     requests: [...byRequest].map(([place, objects]) => ({ ...envelope.requests[place as number], objects })),
   };
@@ -45,7 +45,7 @@ export function readable(wire: WireEnvelope) {
 /** Formats an envelope for viewers who may not see user data: its requests and its number of objects. */
 export function masked(envelope: WireEnvelope) {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return {};
-  return { count: envelope.objects.length, requests: envelope.requests.slice(0, MOST_OBJECTS) };
+  return { count: envelope.objects.length, requests: envelope.requests.slice(0, MAX_OBJECTS) };
 }
 
 /** Formats a dead letter for viewers who may not see user data. */

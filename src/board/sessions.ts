@@ -7,7 +7,7 @@ import { newId } from '../platform/ids.ts';
 export const LIFETIME_MS = 12 * 3_600_000;
 
 /** Maximum number of BOARD_USER sessions. A new session replaces the oldest. */
-const MOST_OF_OPERATOR = 100;
+const MAX_OPERATOR_SESSIONS = 100;
 
 /** The origin of a request. */
 export interface Client {
@@ -40,11 +40,11 @@ const systems: [name: string, pattern: RegExp][] = [
 ];
 
 /** Maximum number of characters of a User-Agent header that are parsed. */
-const MOST_OF_AGENT = 300;
+const MAX_AGENT_LENGTH = 300;
 
 /** Returns a short description of a User-Agent header, for example `Firefox 128 on Linux`. */
 export function browserOf(userAgent: string | undefined): string {
-  const given = (userAgent ?? '').slice(0, MOST_OF_AGENT);
+  const given = (userAgent ?? '').slice(0, MAX_AGENT_LENGTH);
   const system = systems.find(([, pattern]) => pattern.test(given))?.[0];
   for (const [name, pattern] of browsers) {
     const [, version] = pattern.exec(given) ?? [];
@@ -76,7 +76,7 @@ export function createOperatorSessions(now: () => number = Date.now) {
 
   function open(client: Client): string {
     const secret = newSecret();
-    if (sessions.size >= MOST_OF_OPERATOR) sessions.delete(sessions.keys().next().value!);
+    if (sessions.size >= MAX_OPERATOR_SESSIONS) sessions.delete(sessions.keys().next().value!);
     const beganAt = now();
     sessions.set(secret, { ...client, id: newId(), beganAt, endsAt: beganAt + LIFETIME_MS, seenAt: beganAt });
     return secret;

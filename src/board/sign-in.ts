@@ -73,7 +73,7 @@ function createInvitation(accounts: Accounts, log: Log): Router {
 }
 
 /** Maximum sign-ins per user and minute. Each creates a session and audit entries. */
-const MOST_SIGN_INS = 30;
+const MAX_SIGN_INS = 30;
 
 export interface Account {
   user: string;
@@ -163,7 +163,7 @@ export function createSignIn({
     previous: readSessionCookie(request),
   });
 
-  const signIns = createMinuteLimit(MOST_SIGN_INS);
+  const signIns = createMinuteLimit(MAX_SIGN_INS);
   const openId = openIdPath(oidc);
   const isSecure = oidc.BOARD_URL.startsWith('https:');
   const page = (words: SignInWords = {}) => signInPage({ ...words, openId });

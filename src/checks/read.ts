@@ -19,11 +19,11 @@ import type { Dependency, Lacking, Readings, StreamNow } from './readings.ts';
 import { IMPORT_STOPPED_SECONDS, LATE_SECONDS } from './thresholds.ts';
 
 /** Maximum number of dead letters counted. The page of dead letters counts by group. */
-export const MOST_LETTERS = 10_000;
+export const MAX_DEAD_LETTERS = 10_000;
 
 /** Maximum number of losses (latest first) and destinations (oldest first) that are read. */
-const MOST_LOSSES = 100;
-const MOST_DESTINATIONS = 200;
+const MAX_LOSSES = 100;
+const MAX_DESTINATIONS = 200;
 
 /** Milliseconds after which a store that does not answer counts as unreachable. */
 export const PATIENCE_MS = 600;
@@ -277,10 +277,10 @@ const statements = {
   health: readPostgresHealth,
   replication: readReplication,
   spread: readSpread,
-  deadLetters: (pool: Pool) => countWaiting(pool, MOST_LETTERS + 1),
-  streams: (pool: Pool) => listDestinations(pool, { limit: MOST_DESTINATIONS }),
+  deadLetters: (pool: Pool) => countWaiting(pool, MAX_DEAD_LETTERS + 1),
+  streams: (pool: Pool) => listDestinations(pool, { limit: MAX_DESTINATIONS }),
   syncs: readSyncState,
-  losses: (pool: Pool) => listLosses(pool, MOST_LOSSES),
+  losses: (pool: Pool) => listLosses(pool, MAX_LOSSES),
   ends: readEnds,
   exports: listFailedExports,
   imports: (pool: Pool) => listStoppedImports(pool, IMPORT_STOPPED_SECONDS),
@@ -335,8 +335,8 @@ function storedOf(values: Values, latency: number): Omit<Stored, 'processes'> {
       lagSeconds: replication?.lagSeconds ?? null,
     },
     deadLetters: deadLetters && {
-      ...{ count: Math.min(deadLetters.count, MOST_LETTERS), since: deadLetters.since },
-      isMore: deadLetters.count > MOST_LETTERS,
+      ...{ count: Math.min(deadLetters.count, MAX_DEAD_LETTERS), since: deadLetters.since },
+      isMore: deadLetters.count > MAX_DEAD_LETTERS,
     },
     syncs: syncs && { unfinished: syncs.unfinished, troubled: syncs.troubled },
     streams: streams?.map(

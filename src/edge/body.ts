@@ -207,7 +207,7 @@ const HARMLESS = 16_384;
  * usually takes 20 ms, but 500 ms if it consists of `[` only, and 100 to 200 ms if it consists of `{}` or of keys
  * that are all different. The process cannot serve other requests during that time.
  */
-export const MOST = { depth: 1000, containers: 200_000, keys: 80_000, keysOfOne: 10_000 };
+export const BODY_LIMITS = { depth: 1000, containers: 200_000, keys: 80_000, keysOfOne: 10_000 };
 
 const [QUOTE, BACKSLASH, COLON, OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [
   0x22, 0x5c, 0x3a, 0x7b, 0x7d, 0x5b, 0x5d,
@@ -219,7 +219,7 @@ const [QUOTE, BACKSLASH, COLON, OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [
  */
 export function isTooComplex(text: Uint8Array): boolean {
   if (text.length <= HARMLESS) return false;
-  const keysAt = new Uint16Array(MOST.depth + 2);
+  const keysAt = new Uint16Array(BODY_LIMITS.depth + 2);
   let depth = 0;
   let containers = 0;
   let keys = 0;
@@ -228,19 +228,19 @@ export function isTooComplex(text: Uint8Array): boolean {
     if (byte === QUOTE) {
       for (i++; i < text.length && text[i] !== QUOTE; i++) if (text[i] === BACKSLASH) i++;
     } else if (byte === OPEN || byte === OPEN_LIST) {
-      if (++depth > MOST.depth || ++containers > MOST.containers) return true;
+      if (++depth > BODY_LIMITS.depth || ++containers > BODY_LIMITS.containers) return true;
       keysAt[depth] = 0;
     } else if (byte === CLOSE || byte === CLOSE_LIST) {
       if (depth > 0) depth--;
     } else if (byte === COLON) {
-      if (++keys > MOST.keys || ++keysAt[depth]! > MOST.keysOfOne) return true;
+      if (++keys > BODY_LIMITS.keys || ++keysAt[depth]! > BODY_LIMITS.keysOfOne) return true;
     }
   }
   return false;
 }
 
 /** Limits for one object of a request, far above the rules for any kind of object. */
-const MOST_OF_OBJECT = { depth: MOST.depth, containers: 50_000, keys: 20_000 };
+const OBJECT_LIMITS = { depth: BODY_LIMITS.depth, containers: 50_000, keys: 20_000 };
 
 /** A range of bytes in the body. */
 interface Piece {
@@ -282,7 +282,7 @@ export function outlineOf(text: Uint8Array): 'whole' | 'too complex' | 'malforme
       if (one) {
         one.containers++;
         one.depth = Math.max(one.depth, depth - one.level + 1);
-      } else if (depth > MOST.depth) return 'too complex';
+      } else if (depth > BODY_LIMITS.depth) return 'too complex';
       if (!one || begins) around.containers++;
     } else if (byte === CLOSE || byte === CLOSE_LIST) {
       if (one && depth === one.level) {
@@ -297,15 +297,15 @@ export function outlineOf(text: Uint8Array): 'whole' | 'too complex' | 'malforme
       if (one) one.keys++;
       else around.keys++;
     }
-    if (around.containers > MOST.containers || around.keys > MOST.keys) return 'too complex';
+    if (around.containers > BODY_LIMITS.containers || around.keys > BODY_LIMITS.keys) return 'too complex';
   }
   if (one) return 'malformed';
-  const { containers: mostContainers, keys: mostKeys } = MOST_OF_OBJECT;
-  return isHeavy || containers > mostContainers || keys > mostKeys ? pieces : 'whole';
+  const { containers: maxContainers, keys: maxKeys } = OBJECT_LIMITS;
+  return isHeavy || containers > maxContainers || keys > maxKeys ? pieces : 'whole';
 }
 
 function ruleOf({ depth, containers, keys }: { depth: number; containers: number; keys: number }) {
-  const most = MOST_OF_OBJECT;
+  const most = OBJECT_LIMITS;
   if (depth > most.depth) return `it must not nest deeper than ${MAX_DEPTH}`;
   if (keys > most.keys) return `it must not have more than ${most.keys} keys with all that is in it`;
   if (containers > most.containers)

@@ -18,16 +18,16 @@ const OF_THE_CONNECTION = new Set([
 ]);
 
 /** Maximum bytes of an answer that is compared. No operation that changes users has a longer answer. */
-const MOST_ANSWER_BYTES = 1_048_576;
+const MAX_ANSWER_BYTES = 1_048_576;
 
 /** Milliseconds for which a copy is retried, and for which a stop waits for running copies. */
 const COPY_MS = 60_000;
 const FAREWELL_MS = 1000;
 const FIRST_RETRY_MS = 50;
-const LONGEST_RETRY_MS = 2000;
+const MAX_RETRY_MS = 2000;
 
 /** Maximum characters of a logged message or path. */
-const MOST_CHARACTERS = 200;
+const MAX_CHARACTERS = 200;
 
 /** The result of a request here, compared with the upstream. */
 export type Outcome =
@@ -63,7 +63,7 @@ interface CopyOptions {
   /** Port of the server for copies, on the loopback address. */
   port: number;
   /** Maximum bytes of bodies that wait for an answer. */
-  mostBytes: number;
+  maxBytes: number;
   registry: Registry;
   log: Log;
 }
@@ -81,7 +81,7 @@ export function addProxyMetric(registry: Registry): Counter<'operation' | 'outco
  * Executes requests here that the upstream has accepted, and logs where the results differ. A copy has an
  * Idempotency-Key, so it takes effect once, even if it is sent several times.
  */
-export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
+export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
   const outcomes = addProxyMetric(registry);
   const agent = new HttpAgent({ keepAlive: true, maxSockets: 256 });
   const own: RequestOptions = { host: '127.0.0.1', port, agent };
@@ -108,7 +108,7 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
 
   async function copyOf(copy: Copied, there: Received): Promise<void> {
     const { body } = copy;
-    if (held + body.length > mostBytes) return tell(copy, there, { error: 'too much waits to be copied' });
+    if (held + body.length > maxBytes) return tell(copy, there, { error: 'too much waits to be copied' });
     held += body.length;
     const headers = {
       ...endToEnd(copy.request.headers, body.length),
@@ -117,7 +117,7 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
       'idempotency-key': copy.request.headers['idempotency-key'] ?? `proxy-${newId()}`,
       ...forwardedBy(copy.request),
     };
-    const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS);
+    const nextWait = backOff(FIRST_RETRY_MS, MAX_RETRY_MS);
     const until = performance.now() + COPY_MS;
     let here: Received | { error: string };
     do {
@@ -177,7 +177,7 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
   function tellNotCopied(method: string, path: string, status: number): void {
     count('other', 'not_copied');
     log.warn(
-      { outcome: 'not_copied', method, path: path.slice(0, MOST_CHARACTERS), upstream_status: status },
+      { outcome: 'not_copied', method, path: path.slice(0, MAX_CHARACTERS), upstream_status: status },
       'upstream accepted a request that Penstock does not copy; make the same change in Penstock',
     );
   }
@@ -233,15 +233,15 @@ export function forwardedBy({ headers, socket }: IncomingMessage): Headers {
 /** @returns undefined if the body is longer; the rest of it is not read */
 export async function readAll(
   request: IncomingMessage,
-  mostBytes: number,
+  maxBytes: number,
   came: (bytes: number) => void = () => {},
 ): Promise<Buffer | undefined> {
-  if (Number(request.headers['content-length'] ?? 0) > mostBytes) return undefined;
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) return undefined;
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     bytes += chunk.length;
-    if (bytes > mostBytes) return undefined;
+    if (bytes > maxBytes) return undefined;
     came(chunk.length);
     chunks.push(chunk);
   }
@@ -249,10 +249,10 @@ export async function readAll(
 }
 
 export async function received(answer: IncomingMessage): Promise<Received> {
-  const body = await readAll(answer, MOST_ANSWER_BYTES);
+  const body = await readAll(answer, MAX_ANSWER_BYTES);
   if (body === undefined) {
     answer.destroy();
-    throw new Error(`an answer has more than ${MOST_ANSWER_BYTES} bytes`);
+    throw new Error(`an answer has more than ${MAX_ANSWER_BYTES} bytes`);
   }
   return { status: answer.statusCode!, headers: answer.headers, body };
 }
@@ -263,7 +263,7 @@ function saidBy({ body, status }: Received): { errors: number; message?: string 
     const { errors, message } = JSON.parse(body.toString('utf8'));
     const said = { errors: Array.isArray(errors) ? errors.length : 0 };
     if (status < 300 || typeof message !== 'string') return said;
-    return { ...said, message: message.slice(0, MOST_CHARACTERS) };
+    return { ...said, message: message.slice(0, MAX_CHARACTERS) };
   } catch {
     return { errors: 0 };
   }

@@ -1,7 +1,13 @@
 import { createRequestSemaphore } from './load-shedding.ts';
 
 /** Concurrent downloads: each has an open file and a buffer. */
-const SLOTS = { atOnce: 16, atOnceOfOne: 8, mostWaiting: 64, mostWaitingOfOne: 32, patience: 1500 };
+const SLOTS = {
+  maxRunning: 16,
+  maxRunningPerOwner: 8,
+  maxWaiting: 64,
+  maxWaitingPerOwner: 32,
+  patience: 1500,
+};
 
 /** Bytes per second from which on a download is never cut, because it ends soon. */
 const FAST = 1_048_576;
@@ -47,11 +53,11 @@ export class DownloadSlots {
   }
 
   #makeRoom(owner: string): void {
-    if (this.#running.size < SLOTS.atOnce) return;
+    if (this.#running.size < SLOTS.maxRunning) return;
     const byOwner = new Map<string, Running[]>([[owner, []]]);
     for (const running of this.#running)
       byOwner.set(running.owner, [...(byOwner.get(running.owner) ?? []), running]);
-    const share = Math.max(1, Math.floor(SLOTS.atOnce / byOwner.size));
+    const share = Math.max(1, Math.floor(SLOTS.maxRunning / byOwner.size));
     if (byOwner.get(owner)!.length >= share) return;
     const [slowest] = [...byOwner.values()]
       .filter((downloads) => downloads.length > share)

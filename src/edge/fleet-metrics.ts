@@ -22,8 +22,8 @@ const PATIENCE_MS = 1000;
 const SIZES_MS = 60_000;
 
 /** Maximum number of shown tables (the largest) and partitions (the last months of all partitioned tables). */
-const MOST_TABLES = 30;
-const MOST_PARTITIONS = 24;
+const MAX_TABLES = 30;
+const MAX_PARTITIONS = 24;
 
 /** Reads and sets a group of gauges within this many milliseconds; with 0 they are absent. Never rejects. */
 type Part = (patience: number) => Promise<void>;
@@ -196,7 +196,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
 
   const bytes = gauge(
     'penstock_table_bytes',
-    `Bytes of the largest ${MOST_TABLES} tables with their partitions, by part: heap, toast (large values), indexes.`,
+    `Bytes of the largest ${MAX_TABLES} tables with their partitions, by part: heap, toast (large values), indexes.`,
     'table',
     'part',
   );
@@ -208,7 +208,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
   );
   const partitions = gauge(
     'penstock_partition_bytes',
-    `Bytes of the last ${MOST_PARTITIONS} monthly partitions with their indexes.`,
+    `Bytes of the last ${MAX_PARTITIONS} monthly partitions with their indexes.`,
     'table',
     'partition',
   );
@@ -308,8 +308,8 @@ const totalOf = ({ workspace: _, ...kinds }: UsageToday) =>
   Object.values(kinds).reduce((sum, count) => sum + count, 0);
 
 async function readSizes(pool: Pool) {
-  const tables = await readTableSizes(pool, MOST_TABLES);
-  return [tables, await readPartitionSizes(pool, MOST_PARTITIONS)] as const;
+  const tables = await readTableSizes(pool, MAX_TABLES);
+  return [tables, await readPartitionSizes(pool, MAX_PARTITIONS)] as const;
 }
 
 /** Caches a value for this many milliseconds. */

@@ -39,7 +39,7 @@ const UNCOLLECTED = 64 * 1024 * 1024;
 const COLLECTING = { look: 5, most: 50 };
 
 /** Maximum number of connections that get an answer at the same time before they are closed. */
-const MOST_FAREWELLS = 50;
+const MAX_ANSWERED_CLOSES = 50;
 
 /** Milliseconds of silence after which a head is no longer counted: Node has closed the connection by then. */
 const SILENCE = 15_000;
@@ -66,7 +66,7 @@ const HEAD_SHED = 'PENSTOCK_HEAD_SHED';
  * The rest are long heads of requests that are being answered. Above the bound, the heads that began first are dropped,
  * because a legitimate head arrives at once.
  */
-export function createHeads(mostBytes: number) {
+export function createHeads(maxBytes: number) {
   const connections = new Map<Socket, Connection>();
   let held = 0;
   /** Bytes of heads at the last check, plus what may have arrived since. */
@@ -97,7 +97,7 @@ export function createHeads(mostBytes: number) {
     });
     /** Whether arriving heads use more than an eighth of the bound. */
     function areMany(): boolean {
-      return seen > mostBytes / 8;
+      return seen > maxBytes / 8;
     }
     function readInTurn(socket: Socket): void {
       socket.pause();
@@ -126,7 +126,7 @@ export function createHeads(mostBytes: number) {
       seen = sum;
       for (const socket of excess) {
         connections.delete(socket);
-        if (farewells < MOST_FAREWELLS) bidFarewell(socket);
+        if (farewells < MAX_ANSWERED_CLOSES) bidFarewell(socket);
         else socket.destroy();
       }
     }
@@ -152,7 +152,7 @@ export function createHeads(mostBytes: number) {
       socket.on('data', (chunk: Buffer) => {
         if (connection.bodies > 0) return;
         seen += chunk.length;
-        if (seen > mostBytes) look();
+        if (seen > maxBytes) look();
         // The parser has processed the chunk already. Bytes beyond complete requests belong to an unfinished head.
         if (socket.bytesRead > connection.whole && !socket.destroyed) readInTurn(socket);
       });
@@ -178,12 +178,12 @@ export function createHeads(mostBytes: number) {
         arriving.push({ socket, bytes, since: connection.since });
       }
     }
-    if (sum <= mostBytes) return { sum, excess: [] };
+    if (sum <= maxBytes) return { sum, excess: [] };
     arriving.sort((one, other) => one.since - other.since);
     // Reduce to a fraction of the bound, so that a burst costs one check per fraction and not one per chunk.
     const last = arriving.findIndex(({ bytes }) => {
       sum -= bytes;
-      return sum <= 0.75 * mostBytes;
+      return sum <= 0.75 * maxBytes;
     });
     const gone = arriving.slice(0, last < 0 ? undefined : last + 1);
     return { sum, excess: gone.map(({ socket }) => socket) };
@@ -209,7 +209,7 @@ export function createHeads(mostBytes: number) {
     if (rawHeaders.length >= 2 * MAX_HEADERS) return 'headersTooLarge';
     if (bytes <= ORDINARY) return undefined;
     if (headers > ORDINARY || !mayBeLong()) return 'headersTooLarge';
-    if (held + bytes > mostBytes) return 'tooManyHeaderBytes';
+    if (held + bytes > maxBytes) return 'tooManyHeaderBytes';
     held += bytes;
     response.once('close', () => {
       held -= bytes;

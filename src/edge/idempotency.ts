@@ -29,9 +29,9 @@ import { type Answer, answerOf, NONE_REJECTED } from './reply.ts';
 const PATIENCE = 1700;
 
 /** Milliseconds before the second check for the other request's answer. Each further check waits longer. */
-const FIRST_PAUSE = 10;
+const FIRST_PAUSE_MS = 10;
 /** Maximum milliseconds between two checks. */
-const LONGEST_PAUSE = 100;
+const MAX_PAUSE_MS = 100;
 
 /** The stored answer, which every request with the key gets. */
 interface Kept extends Answer {
@@ -84,7 +84,7 @@ export function createIdempotency(pool: Pool, log: Log) {
 
   async function carryOutOnce(key: Key, attempt: Attempt): Promise<Kept> {
     const end = performance.now() + PATIENCE;
-    for (const nextPause = backOff(FIRST_PAUSE, LONGEST_PAUSE); ; ) {
+    for (const nextPause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS); ; ) {
       const found = await findKey(pool, key);
       if (!found) {
         const beginning = await attempt.begin();

@@ -40,7 +40,7 @@ interface LookUp {
 }
 
 /** Maximum number of entries, for valid and for invalid keys each. Bounds their memory. */
-const MOST_KEYS = 10_000;
+const MAX_KEYS = 10_000;
 
 /** Milliseconds for which a cached key is accepted while Postgres does not answer. */
 const STALE_WHILE_DOWN = 60_000;
@@ -52,8 +52,8 @@ const PATIENCE = 250;
 const PAUSE = 1000;
 
 /** Minimum and maximum number of keys that are renewed together. Fewer keys are looked up when they are used. */
-const LEAST_TOGETHER = 16;
-const MOST_TOGETHER = 1000;
+const MIN_BATCH = 16;
+const MAX_BATCH = 1000;
 
 /** Multiple of the cache time after which an unused key is no longer renewed, but looked up at its next request. */
 const IN_USE = 4;
@@ -63,12 +63,12 @@ const IN_USE = 4;
  * stays valid for a minute. If many keys are in use, they are renewed together before they expire.
  */
 export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
-  const known = new LRUCache<string, Known>({ max: MOST_KEYS });
+  const known = new LRUCache<string, Known>({ max: MAX_KEYS });
   /**
    * A separate cache, so that invalid keys cannot evict valid ones, which are needed while Postgres is unavailable.
    */
-  const madeUp = new LRUCache<string, Known>({ max: MOST_KEYS });
-  const findOne = batchCalls((hashes: Buffer[]) => findApiKeys(pool, hashes), MOST_TOGETHER);
+  const madeUp = new LRUCache<string, Known>({ max: MAX_KEYS });
+  const findOne = batchCalls((hashes: Buffer[]) => findApiKeys(pool, hashes), MAX_BATCH);
   let togetherAt = Number.NEGATIVE_INFINITY;
 
   /** @throws if Postgres does not answer and the key was not confirmed within the last minute */
@@ -79,7 +79,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
       madeUp.set(secret, entry);
     }
     entry.usedAt = now;
-    if (known.size >= LEAST_TOGETHER && now - togetherAt >= cacheMs / 4) renewTogether(now);
+    if (known.size >= MIN_BATCH && now - togetherAt >= cacheMs / 4) renewTogether(now);
     const fresh = now - entry.at <= cacheMs;
     const isBackingOff = opens(entry, now) && now - entry.failedAt < PAUSE;
     if (fresh || isBackingOff) return entry.key;
@@ -137,11 +137,11 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     togetherAt = now;
     const due: [string, Known][] = [];
     for (const [secret, entry] of known.entries()) {
-      if (due.length === MOST_TOGETHER) break;
+      if (due.length === MAX_BATCH) break;
       const isInUse = now - entry.usedAt <= IN_USE * cacheMs;
       if (isInUse && now - entry.at > cacheMs / 2 && !entry.lookUp) due.push([secret, entry]);
     }
-    if (due.length < LEAST_TOGETHER) return;
+    if (due.length < MIN_BATCH) return;
     const hashes = due.map(([secret]) => hashApiKey(secret));
     findApiKeys(pool, hashes).then(
       (rows) => {

@@ -36,8 +36,8 @@ export interface HighWaterMark {
 /** The values that the marks of a web process limit. */
 export interface Loads {
   /** Waiting jobs, and the percentage of maxmemory that Redis has used. */
-  depth: { waiting(shard?: number): number; mostWaiting(): number; known(): boolean };
-  memory: { usedPercent(shard?: number): number; mostBytes(shard: number): number; known(): boolean };
+  depth: { waiting(shard?: number): number; maxWaiting(): number; known(): boolean };
+  memory: { usedPercent(shard?: number): number; maxBytes(shard: number): number; known(): boolean };
   /** Each workspace's part of the work that waits in a shard. */
   shares: Pick<WaitingShares, 'partOf' | 'bytesOf'>;
   loop: Values<'lag'>;
@@ -64,7 +64,7 @@ export function highWaterMarks(
         ofQueue: true,
         waits: true,
       },
-      value: (shard) => (shard === undefined ? depth.mostWaiting() : depth.waiting(shard)),
+      value: (shard) => (shard === undefined ? depth.maxWaiting() : depth.waiting(shard)),
       known: depth.known,
       heldBy(workspaceId, given) {
         const shard = shardOf(given);
@@ -76,8 +76,8 @@ export function highWaterMarks(
       ...{ value: memory.usedPercent, known: memory.known },
       heldBy(workspaceId, given) {
         const shard = shardOf(given);
-        if (shard === undefined || memory.mostBytes(shard) === 0) return 0;
-        return (100 * shares.bytesOf(workspaceId, shard)) / memory.mostBytes(shard);
+        if (shard === undefined || memory.maxBytes(shard) === 0) return 0;
+        return (100 * shares.bytesOf(workspaceId, shard)) / memory.maxBytes(shard);
       },
     },
     { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },

@@ -36,7 +36,13 @@ export interface Opened {
 const MAX_KEYS = 10_000;
 
 /** Limits of key look-ups. Separate from the limits of pages, so that forged links do not delay pages. */
-const LOOK_UPS = { atOnce: 2, atOnceOfOne: 1, mostWaiting: 256, mostWaitingOfOne: 1, patience: 1000 };
+const LOOK_UPS = {
+  maxRunning: 2,
+  maxRunningPerOwner: 1,
+  maxWaiting: 256,
+  maxWaitingPerOwner: 1,
+  patience: 1000,
+};
 
 /** Opens links. Center, user and states are read each time, so a page shows their current values. */
 export function createLinkOpener(database: Database) {

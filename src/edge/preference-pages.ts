@@ -92,7 +92,13 @@ p { margin: 1rem 0 0; }
  * templates delay only their own pages. More pages wait for a moment, because one page takes milliseconds. Visitors
  * who would wait longer are asked to try again.
  */
-const PAGES = { atOnce: 48, atOnceOfOne: 12, mostWaiting: 512, mostWaitingOfOne: 256, patience: 3000 };
+const PAGES = {
+  maxRunning: 48,
+  maxRunningPerOwner: 12,
+  maxWaiting: 512,
+  maxWaitingPerOwner: 256,
+  patience: 3000,
+};
 
 /** Maximum number of forms from the links of one user, in each web process. Legitimate visitors send fewer. */
 const FORMS = { requests: 20, windowSeconds: 60 };

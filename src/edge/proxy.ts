@@ -43,7 +43,7 @@ const WAIT_MS = 1000;
 const UPSTREAM = 'upstream';
 
 /** Maximum number of concurrent requests to the upstream; further ones are answered with 503. */
-const MOST_AT_ONCE = 2000;
+const MAX_CONCURRENT = 2000;
 
 interface ProxySettings {
   /** Origin of the upstream service, and a path prefix of its operations. */
@@ -51,8 +51,8 @@ interface ProxySettings {
   /** Milliseconds for its answer. */
   patience: number;
   /** Maximum bytes of one copied body, and of all bodies that are being copied. */
-  mostBodyBytes: number;
-  mostBytes: number;
+  maxBodyBytes: number;
+  maxBytes: number;
 }
 
 interface ProxyParts {
@@ -74,7 +74,7 @@ interface ProxyParts {
  * The client's answer waits at most one second for the copy, so that problems here do not affect the client.
  */
 export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
-  const { upstream, patience, mostBodyBytes, mostBytes } = settings;
+  const { upstream, patience, maxBodyBytes, maxBytes } = settings;
   const { handle, operations, responses, registry, log } = parts;
   const isSecure = upstream.protocol === 'https:';
   const agent: Agent = isSecure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
@@ -83,8 +83,8 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   const door = createServer(serverOptions, handle);
   await new Promise<void>((resolve) => door.listen(0, '127.0.0.1', resolve));
   const { port } = door.address() as AddressInfo;
-  const copies = createCopies({ port, mostBytes, registry, log });
-  const bodies = createSmallBodies(mostBytes);
+  const copies = createCopies({ port, maxBytes, registry, log });
+  const bodies = createSmallBodies(maxBytes);
   let forwarding = 0;
 
   function take(request: RequestInHand, response: ServerResponse): void {
@@ -120,7 +120,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
 
   /** @throws {ApiError} if too many requests wait for the upstream already */
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (forwarding >= MOST_AT_ONCE) throw new ApiError('serverBusy');
+    if (forwarding >= MAX_CONCURRENT) throw new ApiError('serverBusy');
     responses.requireRoom(UPSTREAM);
     forwarding++;
     try {
@@ -167,7 +167,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
       refuse(response, { entry: 'serverBusy', headers: { 'Retry-After': '1', Connection: 'close' } });
     });
     try {
-      const body = await readAll(request, mostBodyBytes, (bytes) => counted.grow(bytes));
+      const body = await readAll(request, maxBodyBytes, (bytes) => counted.grow(bytes));
       if (body === undefined)
         return refuse(response, { entry: 'bodyTooLarge', headers: { Connection: 'close' } });
       counted.know();

@@ -37,7 +37,7 @@ interface Bucket {
 const AHEAD = 100;
 
 /** Minimum number of tokens taken ahead. Fewer would save too little to withhold them from other web processes. */
-const LEAST_AHEAD = 8;
+const MIN_AHEAD = 8;
 
 /**
  * Minimum milliseconds over which a rate is measured, so that a few simultaneous requests do not count as a high
@@ -52,7 +52,7 @@ const LEASE = 500;
  * Maximum part of the remaining tokens of a bucket that one web process takes ahead. When few tokens remain, the part
  * is too small to take any ahead, so that all web processes can use them.
  */
-const MOST_AHEAD = 1 / 32;
+const MAX_SHARE_AHEAD = 1 / 32;
 
 /**
  * Limits requests by taking one token per request. Requests of one bucket that arrive during a take share the next
@@ -131,8 +131,8 @@ function wantedAhead(bucket: Bucket): number {
   const perMillisecond = bucket.asked / Math.max(RATE_OVER, now - bucket.takenAt);
   bucket.takenAt = now;
   bucket.asked = 0;
-  const wanted = Math.floor(Math.min(perMillisecond * AHEAD, bucket.left * MOST_AHEAD));
-  return wanted < LEAST_AHEAD ? 0 : wanted;
+  const wanted = Math.floor(Math.min(perMillisecond * AHEAD, bucket.left * MAX_SHARE_AHEAD));
+  return wanted < MIN_AHEAD ? 0 : wanted;
 }
 
 /** First come, first served. */

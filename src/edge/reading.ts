@@ -27,7 +27,7 @@ interface Entry {
  * the oldest body of a sender without a verified key is dropped, or else the oldest body that is still arriving. A
  * legitimate body arrives at once, so a body that is held open is older.
  */
-export function createSmallBodies(mostBytes: number) {
+export function createSmallBodies(maxBytes: number) {
   /** Both in the order in which the bodies began. */
   const strangers = new Set<Entry>();
   const arriving = new Set<Entry>();
@@ -51,7 +51,7 @@ export function createSmallBodies(mostBytes: number) {
           if (entry.isOver) return;
           entry.bytes += bytes;
           held += bytes;
-          while (held > mostBytes) {
+          while (held > maxBytes) {
             const [oldest = entry] = strangers.size > 0 ? strangers : arriving;
             release(oldest);
             oldest.shed();
@@ -91,11 +91,11 @@ const HUGE_BODY = 1_048_576;
 
 export interface ReadingSettings {
   /** Maximum bytes of all large bodies together. A body larger than this takes all of it. */
-  mostBytes: number;
+  maxBytes: number;
   /** Maximum bytes of all other bodies together. */
-  mostSmallBytes: number;
+  maxSmallBytes: number;
   /** Maximum number of waiting requests. Further ones are refused at once. */
-  mostWaiting: number;
+  maxWaiting: number;
   /** Maximum wait in milliseconds, less than a body may take to arrive. */
   patience: number;
   /** Frees the memory of unreachable buffers, which takes as long as many small requests. */
@@ -113,9 +113,9 @@ interface WaitingReader {
  * been answered, because the body is later converted to text and objects.
  */
 export function createReading({
-  mostBytes,
-  mostSmallBytes,
-  mostWaiting,
+  maxBytes,
+  maxSmallBytes,
+  maxWaiting,
   patience,
   collectGarbage,
 }: ReadingSettings) {
@@ -142,14 +142,14 @@ export function createReading({
   function discard(bytes: number): void {
     if (bytes < HUGE_BODY) return;
     discarded += bytes;
-    if (discarded < mostBytes / 4) return;
+    if (discarded < maxBytes / 4) return;
     discarded = 0;
     collectGarbage();
   }
 
   function letIn(): void {
     for (const next of waiting) {
-      if (held + next.weight > mostBytes) return;
+      if (held + next.weight > maxBytes) return;
       next.begin();
     }
   }
@@ -193,9 +193,9 @@ export function createReading({
     async take(request: Reader, bytes: number): Promise<void> {
       const response = request.res!;
       if (response.destroyed) throw new ApiError(request.broken ?? 'bodyTooSlow');
-      const weight = Math.min(bytes, mostBytes);
-      if (waiting.size === 0 && held + weight <= mostBytes) return hold(response, weight);
-      if (waiting.size >= mostWaiting) throw refusal();
+      const weight = Math.min(bytes, maxBytes);
+      if (waiting.size === 0 && held + weight <= maxBytes) return hold(response, weight);
+      if (waiting.size >= maxWaiting) throw refusal();
       return untilRoom(request, response, weight);
     },
     /** Returns the room that a body of this size does not need. Has no effect on a request without room. */
@@ -213,7 +213,7 @@ export function createReading({
     /** Bytes that are reserved for large bodies now. */
     held: () => held,
     /** All other bodies, which do not wait for room. */
-    small: createSmallBodies(mostSmallBytes),
+    small: createSmallBodies(maxSmallBytes),
   };
 }
 

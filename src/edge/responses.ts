@@ -23,17 +23,17 @@ export class Responses {
   readonly #discard: (bytes: number) => void;
 
   /**
-   * @param mostBytes bytes of unsent responses over 64 KiB; smaller responses may take another quarter of it
+   * @param maxBytes bytes of unsent responses over 64 KiB; smaller responses may take another quarter of it
    * @param discard counts bytes that have become garbage
    */
-  constructor(mostBytes: number, discard: (bytes: number) => void = () => {}) {
+  constructor(maxBytes: number, discard: (bytes: number) => void = () => {}) {
     this.#discard = discard;
-    this.#large = new ByteBudget({ mostBytes, mostOfOne: mostBytes / 2, mostOfStrangers: mostBytes / 8 });
-    const mostSmall = mostBytes / 4;
+    this.#large = new ByteBudget({ maxBytes, maxPerOwner: maxBytes / 2, maxAnonymous: maxBytes / 8 });
+    const maxSmall = maxBytes / 4;
     this.#small = new ByteBudget({
-      mostBytes: mostSmall,
-      mostOfOne: mostSmall / 2,
-      mostOfStrangers: mostSmall / 4,
+      maxBytes: maxSmall,
+      maxPerOwner: maxSmall / 2,
+      maxAnonymous: maxSmall / 4,
     });
   }
 

@@ -20,7 +20,13 @@ import type { EdgeServices } from './services.ts';
 const DOWNLOADS = '/exports';
 
 /** Limits of concurrent link look-ups. */
-const LOOK_UPS = { atOnce: 2, atOnceOfOne: 1, mostWaiting: 64, mostWaitingOfOne: 8, patience: 1000 };
+const LOOK_UPS = {
+  maxRunning: 2,
+  maxRunningPerOwner: 1,
+  maxWaiting: 64,
+  maxWaitingPerOwner: 8,
+  patience: 1000,
+};
 
 /** Minimum rate of a receiver: 64 KiB in 10 s. A slower one is cut off to free its slot. */
 const SLOWEST: MinimumRate = { bytes: 65_536, within: 10_000 };

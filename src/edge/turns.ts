@@ -7,7 +7,7 @@ const SLICE = 2;
  * Requests that may begin without waiting in one turn of the event loop. They may all have waited for the same event,
  * so their work is still to come and not yet measured.
  */
-const MOST_AT_ONCE = 8;
+const MAX_STARTS_PER_TURN = 8;
 
 /**
  * Schedules the work of requests by workspace. Once a turn of the event loop is used up, further work waits for the
@@ -36,7 +36,7 @@ export function createTurns(clock: () => number = () => performance.now()) {
         begun = 0;
         schedule();
       }
-      if (now - began < SLICE && ++begun <= MOST_AT_ONCE) return undefined;
+      if (now - began < SLICE && ++begun <= MAX_STARTS_PER_TURN) return undefined;
     }
     return new Promise((begin) => {
       const line = lines.get(owner);

@@ -9,7 +9,7 @@ import { runStep, unwatched, type Watcher } from '../platform/steps.ts';
 import { type AvroLines, openAvro } from './avro.ts';
 import { BrokenAvro } from './avro-values.ts';
 import { BrokenZstd } from './codecs.ts';
-import { longLine, MOST_ROW_BYTES } from './reader.ts';
+import { longLine, MAX_ROW_BYTES } from './reader.ts';
 import {
   BrokenZip,
   ImportError,
@@ -84,7 +84,7 @@ export async function openInput(
     const source: Source = { handle, name, size, kind, entries };
     const { digest, bytes } = await survey(source, watcher);
     const maxBytes = Math.max(ALWAYS_ALLOWED_BYTES, MAX_RATIO * size);
-    const rowBounds = { maxBytes, maxRowBytes: MOST_ROW_BYTES, longLine: longLine(), name, watcher };
+    const rowBounds = { maxBytes, maxRowBytes: MAX_ROW_BYTES, longLine: longLine(), name, watcher };
     if (kind === 'parquet') parquet = await readParquet(path, { ...rowBounds, scratchBytes });
     const table = kind === 'avro' ? await openAvro(handle, { ...rowBounds, size }) : parquet;
     const length = table?.rows ?? bytes;

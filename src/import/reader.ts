@@ -202,14 +202,14 @@ function columnsOf(
 }
 
 /** Maximum bytes of a row: the largest payload, if each of its characters is a quote and doubled. */
-export const MOST_ROW_BYTES = 4_194_304;
+export const MAX_ROW_BYTES = 4_194_304;
 
 /**
  * Returns the line that replaces a row of a table that is too long. The line itself is longer than the limit,
  * so it is refused like any long line.
  */
 export function longLine(): Buffer {
-  const line = Buffer.alloc(MOST_ROW_BYTES + 2, ' ');
+  const line = Buffer.alloc(MAX_ROW_BYTES + 2, ' ');
   line.write('(not shown)');
   line[line.length - 1] = LF;
   return line;
@@ -268,13 +268,13 @@ export async function* splitRecords(
   let bytes = 0;
 
   function keep(piece: Buffer): void {
-    if (bytes <= MOST_ROW_BYTES) pieces.push(piece);
+    if (bytes <= MAX_ROW_BYTES) pieces.push(piece);
     bytes += piece.length;
   }
 
   function end(): RawRow | undefined {
     const record = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
-    const isLong = bytes > MOST_ROW_BYTES;
+    const isLong = bytes > MAX_ROW_BYTES;
     pieces = [];
     bytes = 0;
     number += 1;
@@ -323,7 +323,7 @@ function lineBreaks(record: Buffer): number {
 
 function tooLong(position: Position, record: Buffer): RawRow {
   const text = record.subarray(0, SHOWN_CHARACTERS).toString('utf8');
-  return { ...position, text, refused: `the row is longer than ${MOST_ROW_BYTES} bytes` };
+  return { ...position, text, refused: `the row is longer than ${MAX_ROW_BYTES} bytes` };
 }
 
 function rowOf(position: Position, record: Buffer): RawRow | undefined {

@@ -11,11 +11,11 @@ export interface Reservation {
 
 export interface ByteBudgetSettings {
   /** Bytes that all owners together may hold. */
-  mostBytes: number;
+  maxBytes: number;
   /** Bytes that one owner may hold. */
-  mostOfOne: number;
+  maxPerOwner: number;
   /** Bytes that all callers without a key may hold together. */
-  mostOfStrangers: number;
+  maxAnonymous: number;
 }
 
 /** Owner id for all callers without a key. */
@@ -45,15 +45,15 @@ export class ByteBudget {
 
   /** @param owner id of the workspace or company; absent for a caller without a key */
   hasRoom(bytes: number, owner = ANONYMOUS): boolean {
-    const { mostBytes, mostOfOne, mostOfStrangers } = this.#settings;
-    const limit = owner === ANONYMOUS ? mostOfStrangers : mostOfOne;
-    return this.#held + bytes <= mostBytes && (this.#byOwner.get(owner) ?? 0) + bytes <= limit;
+    const { maxBytes, maxPerOwner, maxAnonymous } = this.#settings;
+    const limit = owner === ANONYMOUS ? maxAnonymous : maxPerOwner;
+    return this.#held + bytes <= maxBytes && (this.#byOwner.get(owner) ?? 0) + bytes <= limit;
   }
 
   /** @returns undefined if the owner or the budget has no room */
   reserve(bytes: number, owner = ANONYMOUS): Reservation | undefined {
-    const { mostOfOne, mostOfStrangers } = this.#settings;
-    const weight = Math.min(bytes, owner === ANONYMOUS ? mostOfStrangers : mostOfOne);
+    const { maxPerOwner, maxAnonymous } = this.#settings;
+    const weight = Math.min(bytes, owner === ANONYMOUS ? maxAnonymous : maxPerOwner);
     return this.hasRoom(weight, owner) ? this.count(weight, owner) : undefined;
   }
 

@@ -17,13 +17,13 @@ export function openOnce<Given extends unknown[], Opened>(
 
 export interface SemaphoreSettings {
   /** Maximum number of tasks that run at a time. */
-  atOnce: number;
+  maxRunning: number;
   /** Maximum number of tasks of one owner that run at a time. */
-  atOnceOfOne: number;
+  maxRunningPerOwner: number;
   /** Maximum number of waiting tasks. Further tasks are refused immediately. */
-  mostWaiting: number;
+  maxWaiting: number;
   /** Maximum number of waiting tasks of one owner. */
-  mostWaitingOfOne: number;
+  maxWaitingPerOwner: number;
   /** Maximum wait of a task, in milliseconds. */
   patience: number;
   /**
@@ -52,7 +52,7 @@ interface Owner {
  * tasks each of them has. Tasks of one owner start in the order in which they arrived.
  */
 export function createSemaphore(settings: SemaphoreSettings) {
-  const { atOnce, atOnceOfOne, mostWaiting, mostWaitingOfOne, patience, refusal } = settings;
+  const { maxRunning, maxRunningPerOwner, maxWaiting, maxWaitingPerOwner, patience, refusal } = settings;
   const isHeavy = settings.isHeavy ?? (() => false);
   /**
    * Owners with running or waiting tasks, in the order of their turns. An owner that starts a task moves to
@@ -69,11 +69,11 @@ export function createSemaphore(settings: SemaphoreSettings) {
   }
 
   function mayBegin(owner: Owner): boolean {
-    if (running >= atOnce || owner.running >= atOnceOfOne) return false;
+    if (running >= maxRunning || owner.running >= maxRunningPerOwner) return false;
     if (!isHeavy(owner.name)) return true;
     let heavy = 0;
     for (const other of owners.values()) if (isHeavy(other.name)) heavy += other.running;
-    return heavy < Math.max(1, atOnce - 1);
+    return heavy < Math.max(1, maxRunning - 1);
   }
 
   function begin(owner: Owner): void {
@@ -89,7 +89,7 @@ export function createSemaphore(settings: SemaphoreSettings) {
 
   function acquire(owner: Owner): Promise<void> {
     return new Promise((resolve, reject) => {
-      if (waiting >= mostWaiting || owner.waiting.size >= mostWaitingOfOne) {
+      if (waiting >= maxWaiting || owner.waiting.size >= maxWaitingPerOwner) {
         return reject(refusal('too many wait'));
       }
       const leave = () => {
@@ -127,7 +127,7 @@ export function createSemaphore(settings: SemaphoreSettings) {
     moveToEnd(owner);
     forget(owner);
     for (const next of owners.values()) {
-      if (running >= atOnce || waiting === 0) return;
+      if (running >= maxRunning || waiting === 0) return;
       const [enter] = next.waiting;
       if (enter && mayBegin(next)) enter();
     }

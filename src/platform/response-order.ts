@@ -57,9 +57,9 @@ export class ResponseOrder {
   /** Callbacks of connections whose next request may begin. */
   readonly #ready: (() => void)[] = [];
   readonly #waiting = new ByteBudget({
-    mostBytes: MAX_WAITING_BYTES,
-    mostOfOne: MAX_WAITING_BYTES,
-    mostOfStrangers: MAX_WAITING_BYTES,
+    maxBytes: MAX_WAITING_BYTES,
+    maxPerOwner: MAX_WAITING_BYTES,
+    maxAnonymous: MAX_WAITING_BYTES,
   });
 
   /** Watches the connections of a server, and closes those that make no progress. */

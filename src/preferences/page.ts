@@ -33,7 +33,7 @@ export const RENDERERS = 2;
 export const MAX_WAITING = 64;
 
 /** Maximum number of waiting renderings of one workspace. */
-export const MAX_WAITING_OF_ONE = 32;
+export const MAX_WAITING_PER_WORKSPACE = 32;
 
 /** Maximum time in milliseconds that a rendering waits while all processes are busy. */
 export const TURN_PATIENCE = 2500;

@@ -5,7 +5,7 @@ import { packageRoot } from '../platform/files.ts';
 import {
   HEAP,
   MAX_WAITING,
-  MAX_WAITING_OF_ONE,
+  MAX_WAITING_PER_WORKSPACE,
   RENDER_DEADLINE,
   RENDERERS,
   SLOW,
@@ -59,10 +59,10 @@ export function createRenderer({
   let stopped = false;
 
   const semaphore = createSemaphore({
-    atOnce: most,
-    atOnceOfOne: most,
-    mostWaiting: MAX_WAITING,
-    mostWaitingOfOne: MAX_WAITING_OF_ONE,
+    maxRunning: most,
+    maxRunningPerOwner: most,
+    maxWaiting: MAX_WAITING,
+    maxWaitingPerOwner: MAX_WAITING_PER_WORKSPACE,
     patience,
     isHeavy: isSlow,
     // The wait does not time out while a process starts, because START_DEADLINE limits the start.

@@ -23,7 +23,7 @@ const MIGRATED_MS = 10_000;
 
 /** Milliseconds between two log lines about a dependency that repeatedly fails. The interval doubles up to the longest. */
 const REPEAT_MS = 5000;
-const LONGEST_REPEAT_MS = 300_000;
+const MAX_REPEAT_MS = 300_000;
 
 /** After this many milliseconds without a failure, the log interval of a dependency is reset. */
 const STEADY_MS = 60_000;
@@ -171,7 +171,7 @@ export function watchDependencies({
       const one = logStates.get(name) ?? {
         since: now,
         next: now,
-        repeat: backOff(REPEAT_MS, LONGEST_REPEAT_MS),
+        repeat: backOff(REPEAT_MS, MAX_REPEAT_MS),
       };
       if (one.until !== undefined) one.since = now;
       one.until = undefined;

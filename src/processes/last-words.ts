@@ -17,10 +17,10 @@ import { messageOf } from '../platform/log.ts';
 import { isUuid } from '../profile/values.ts';
 
 /** Maximum characters of a stored error. */
-const MOST = 300;
+const MAX_CHARACTERS = 300;
 
 /** Maximum bytes that are read. */
-const MOST_BYTES = 4096;
+const MAX_BYTES = 4096;
 
 /** Milliseconds after which a file is removed. The rows of ended processes are deleted after the same time. */
 const OLD_MS = 3_600_000;
@@ -43,7 +43,7 @@ export function keepLastWords(id: string): void {
 /** Writes the last error of a process. An existing file is not overwritten. */
 export function writeLastWords(id: string, error: unknown): void {
   try {
-    const text = shortened(messageOf(error).split('\n')[0]!, MOST);
+    const text = shortened(messageOf(error).split('\n')[0]!, MAX_CHARACTERS);
     writeFileSync(fileOf(id), text, { mode: 0o600, flag: 'wx' });
   } catch {
     // The log of the process has the error too.
@@ -57,7 +57,7 @@ export function readLastWords(id: string): string | undefined {
     const file = openSync(fileOf(id), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     try {
       if (!isOwn(fstatSync(file))) return undefined;
-      const buffer = Buffer.alloc(MOST_BYTES);
+      const buffer = Buffer.alloc(MAX_BYTES);
       return buffer.toString('utf8', 0, readSync(file, buffer));
     } finally {
       closeSync(file);

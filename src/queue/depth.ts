@@ -71,7 +71,7 @@ export function watchDepth(
     waiting: (shard?: number) =>
       shard === undefined ? shards.reduce((sum, one) => sum + waitingIn(one.shard), 0) : waitingIn(shard),
     /** Waiting jobs of the shard that has most. */
-    mostWaiting: () => Math.max(...shards.map((one) => waitingIn(one.shard))),
+    maxWaiting: () => Math.max(...shards.map((one) => waitingIn(one.shard))),
     /** Whether the values are current: every shard was read within the last 5 s. */
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
     /** Jobs that wait or are active, by lane. Lanes of a shard that does not answer are omitted. */

@@ -10,7 +10,7 @@ import { readOutcomes } from '../store/outcomes.ts';
  */
 const FIRST_PAUSE_MS = 3;
 /** Maximum milliseconds between two checks while no new caller arrives. */
-const LONGEST_PAUSE_MS = 25;
+const MAX_PAUSE_MS = 25;
 
 export interface Watching {
   /** Milliseconds to wait. */
@@ -51,9 +51,9 @@ export function createWatcher<End>(ask: (ids: string[]) => Promise<Map<string, E
 
   async function lookUntilSettled(): Promise<void> {
     looking = true;
-    let pause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
+    let pause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS);
     while (waiters.size > 0) {
-      if (isNew) pause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
+      if (isNew) pause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS);
       isNew = false;
       await rest(pause());
       const asking = [...waiters];

@@ -114,9 +114,9 @@ const RUN_RETRY_DELAY = 250;
 /**
  * Attempts to remove a finished job, and milliseconds between them. After these attempts the upkeep removes the job.
  */
-const MOST_REMOVALS = 6;
+const MAX_REMOVAL_ATTEMPTS = 6;
 const FIRST_REMOVAL_MS = 50;
-const LONGEST_REMOVAL_MS = 800;
+const MAX_REMOVAL_MS = 800;
 
 /** Milliseconds between two log lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
@@ -145,8 +145,8 @@ function leaseLane(
 
   /** Removes a finished job that BullMQ could not complete. Retries, because the connection may break again. */
   async function removeFinishedJob(id: string): Promise<void> {
-    const nextWait = backOff(FIRST_REMOVAL_MS, LONGEST_REMOVAL_MS);
-    for (let times = 0; times < MOST_REMOVALS; times++) {
+    const nextWait = backOff(FIRST_REMOVAL_MS, MAX_REMOVAL_MS);
+    for (let times = 0; times < MAX_REMOVAL_ATTEMPTS; times++) {
       await rest(times === 0 ? 0 : nextWait(), stop.signal);
       if (stop.signal.aborted) return;
       try {

@@ -124,7 +124,7 @@ async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer
  * Number of attempts to read the first jobs of all lanes. A job can leave its lane between the command that finds it
  * and the command that reads it.
  */
-const MOST_ATTEMPTS = 5;
+const MAX_ATTEMPTS = 5;
 
 function createRedisBackend(client: RedisClient): LaneBackend {
   client.defineCommand('readJobs', { lua: readJobs });
@@ -230,7 +230,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
       return sum;
     },
     async oldestOf(queues) {
-      for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         const keys = await oldestKeys(queues);
         if (keys.length === 0) return undefined;
         const times = await Promise.all(keys.map((key) => redis.hget(key, 'timestamp')));

@@ -15,7 +15,7 @@ const SAMPLED = 256;
 const SHARE = 1 / 8;
 
 /** Envelopes without a workspace's tag that are read to find their workspaces. */
-const MOST_READ = 16;
+const MAX_READ = 16;
 
 /**
  * Finds the oldest envelope of the workspaces that have at most their share of a lane. Larger workspaces wait for
@@ -37,7 +37,7 @@ export async function oldestWithinShare(
   for (const id of ids) {
     const tag = tagIn(id);
     if (tag !== undefined && large.has(tag)) continue;
-    if (++reads > MOST_READ) return undefined;
+    if (++reads > MAX_READ) return undefined;
     const [found] = await store.read(lane, [id], 1);
     if (!found || namesAny(found, large)) continue;
     const now = oldest.timestamp + oldest.age;

@@ -2,7 +2,7 @@ import { backOff, rest } from '../platform/poll.ts';
 
 /** Milliseconds before a worker that could not be opened is opened again: the first and the longest pause. */
 const FIRST_PAUSE_MS = 250;
-const LONGEST_PAUSE_MS = 10_000;
+const MAX_PAUSE_MS = 10_000;
 
 /** The part of a BullMQ worker that its owner needs after it was opened. */
 interface OpenedWorker {
@@ -27,7 +27,7 @@ export function runWorker(open: () => OpenedWorker): Pick<OpenedWorker, 'close'>
   void runOnceOpen();
 
   async function runOnceOpen(): Promise<void> {
-    const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
+    const nextPause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS);
     while (!(await isOpened())) {
       // A worker whose server does not answer may never close, so its successor does not wait for it.
       void worker.close(true).catch(() => {});

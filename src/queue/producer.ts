@@ -44,10 +44,10 @@ export function openProducer(connection: QueueConnection, { pool, timeout, log }
 }
 
 /** Maximum number of workspaces whose shard is cached: some hundred bytes each. */
-const MOST_HOMES = 10_000;
+const MAX_HOMES = 10_000;
 
 /** Maximum number of workspaces per query. */
-const MOST_TOGETHER = 1000;
+const MAX_BATCH = 1000;
 
 /** Milliseconds between two checks whether a moving workspace has arrived. */
 const HELD_MS = 15;
@@ -77,12 +77,12 @@ interface PlacingOptions {
  * that shard's lanes give the new one.
  */
 function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions) {
-  const homes = new LRUCache<string, Home>({ max: MOST_HOMES });
+  const homes = new LRUCache<string, Home>({ max: MAX_HOMES });
   const known = Array.from({ length: shards }, (): Known => unknown());
   const find = batchCalls<string, Home | undefined>(async (ids) => {
     const found = await findHomes(pool, ids);
     return ids.map((id) => found.get(id));
-  }, MOST_TOGETHER);
+  }, MAX_BATCH);
 
   /** Returns the move of a workspace from its cached shard; undefined if the cached shard is as new as that move. */
   function leaves(id: string, { shard, moves: count }: Home): Move | undefined {

@@ -63,7 +63,7 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
   };
   /** Retries until the settings could be read. After a reconnect, the listener below checks again. */
   const lookAgain = async (server: Redis) => {
-    const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
+    const nextPause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS);
     let read = false;
     while (!read && server.status === 'ready') {
       await rest(nextPause());
@@ -84,7 +84,7 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
 
 /** Milliseconds before unreadable settings are read again: the first and the longest pause. */
 const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 30_000;
+const MAX_PAUSE_MS = 30_000;
 
 /** @returns false when the settings could not be read */
 async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<boolean> {
@@ -295,7 +295,7 @@ export function watchMemory({ redis, layout }: QueueConnection) {
     usedPercent: (shard?: number) =>
       100 * (shard === undefined ? Math.max(...shards.map(({ used }) => used)) : shards[shard]!.used),
     /** The maxmemory of a shard's Redis in bytes; 0 if it is not set. */
-    mostBytes: (shard: number) => shards[shard]!.most,
+    maxBytes: (shard: number) => shards[shard]!.most,
     /** Whether the values above are current: each Redis has a maxmemory and has reported it within the last 5 s. */
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
   };

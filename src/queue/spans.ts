@@ -3,7 +3,7 @@ import { inSpan, tracing } from '../platform/tracing.ts';
 import type { LaneEntry } from './lanes.ts';
 
 /** Maximum number of linked requests per span; one transaction may hold objects of thousands of requests. */
-export const MOST_LINKS = 128;
+export const MAX_LINKS = 128;
 
 /** The messaging system, an attribute of OpenTelemetry's messaging conventions. */
 const system = { 'messaging.system': 'bullmq' };
@@ -18,7 +18,7 @@ function tracedRequests(envelopes: Iterable<Envelope | undefined>): { links: str
     requests += envelope.requests.length;
     for (const request of envelope.requests) {
       const traceparent: unknown = request?.traceparent;
-      if (typeof traceparent === 'string' && links.size < MOST_LINKS) links.add(traceparent);
+      if (typeof traceparent === 'string' && links.size < MAX_LINKS) links.add(traceparent);
     }
   }
   return { links: [...links], requests };

@@ -5,7 +5,7 @@ import { type RedisClient, serverOfShard } from './open-redis.ts';
 
 /** Keys per command, and the maximum number of keys per search. */
 const KEYS_AT_ONCE = 1000;
-const MOST_KEYS = 200_000;
+const MAX_KEYS = 200_000;
 
 /** Lists and sets in which BullMQ keeps the ids of the jobs of a queue. */
 const LISTS = ['wait', 'paused', 'active'];
@@ -49,7 +49,7 @@ async function readJobKeys(server: Redis, shard: number): Promise<string[]> {
     cursor = next;
     seen += some.length;
     keys.push(...some.filter(isJob));
-  } while (cursor !== '0' && seen < MOST_KEYS);
+  } while (cursor !== '0' && seen < MAX_KEYS);
   return keys;
 }
 

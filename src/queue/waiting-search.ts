@@ -8,7 +8,7 @@ import { decodeEnvelope } from './wire.ts';
 const AT_ONCE = 8;
 
 /** Maximum number of envelopes that are counted before an envelope. */
-export const MOST_COUNTED = 1000;
+export const MAX_COUNTED = 1000;
 
 /** Position of an envelope in its lane. */
 export interface Standing {
@@ -61,7 +61,7 @@ export function createWaitingSearch(store: LaneStore, lanes: number, timeout: nu
   async function standing(lane: number, envelopeId: string): Promise<Standing> {
     if (!store.ready()) throw new QueueUnavailable('the queue is not connected');
     try {
-      const asked = Promise.all([store.oldest(lane), store.head(lane, MOST_COUNTED)]);
+      const asked = Promise.all([store.oldest(lane), store.head(lane, MAX_COUNTED)]);
       const [first, ids] = await withTimeout(timeout, asked);
       const place = ids.indexOf(envelopeId);
       const inWork = first !== undefined && !ids.includes(first.id) ? 1 : 0;

@@ -5,7 +5,7 @@ import { SHARED, tagIn } from './lanes.ts';
 
 /** Number of envelopes of a shard in a sample, and the minimum of each lane. */
 const SAMPLED = 256;
-const LEAST_OF_LANE = 16;
+const MIN_PER_LANE = 16;
 
 /** Part of a sample below which the workspaces of a tag are not looked up, because any workspace may have that much. */
 const SMALL = 1 / 32;
@@ -22,7 +22,7 @@ const READ_BYTES = 262_144;
  * Maximum number of tags and of envelopes whose workspaces are cached. The workspaces of a tag are read again after
  * `TAG_MS` milliseconds.
  */
-const MOST_KNOWN = 4096;
+const MAX_CACHED = 4096;
 const TAG_MS = 10_000;
 
 /** Parts of an envelope's objects by workspace; their sum is 1. */
@@ -53,8 +53,8 @@ const NO_WORK: ShardWork = { bytes: 0, byWorkspace: new Map() };
 export class WaitingShares {
   readonly #store: Pick<LaneStore, 'layout' | 'sample' | 'read'>;
   readonly #shards: ShardWork[] = [];
-  readonly #ownersOfTags = new LRUCache<string, Owners>({ max: MOST_KNOWN, ttl: TAG_MS });
-  readonly #ownersOfEnvelopes = new LRUCache<string, Owners>({ max: MOST_KNOWN });
+  readonly #ownersOfTags = new LRUCache<string, Owners>({ max: MAX_CACHED, ttl: TAG_MS });
+  readonly #ownersOfEnvelopes = new LRUCache<string, Owners>({ max: MAX_CACHED });
 
   constructor(store: Pick<LaneStore, 'layout' | 'sample' | 'read'>) {
     this.#store = store;
@@ -72,7 +72,7 @@ export class WaitingShares {
 
   async #sample(shard: number): Promise<Sampled[]> {
     const { lanes } = this.#store.layout;
-    const most = Math.max(LEAST_OF_LANE, Math.ceil(SAMPLED / lanes));
+    const most = Math.max(MIN_PER_LANE, Math.ceil(SAMPLED / lanes));
     const sampled = await Promise.all(
       Array.from({ length: lanes }, async (_, number): Promise<Sampled[]> => {
         const lane = shard * lanes + number;

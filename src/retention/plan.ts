@@ -65,7 +65,7 @@ export const aboutMonth = ({ workspaceId, kind, month }: ArchivedMonth) => ({
 export const keyOf = ({ workspaceId, kind, month }: ArchivedMonth) => `${month} ${kind} ${workspaceId}`;
 
 /** Maximum number of rows that a plan counts, because a month may have very many. */
-export const MOST_COUNTED = 1_000_000;
+export const MAX_COUNTED = 1_000_000;
 
 export interface Plan {
   /** Due months, oldest first. */
@@ -148,11 +148,11 @@ async function* monthsBefore(pool: Pool, kept: ReadonlyMap<string, Month>): Asyn
   }
 }
 
-/** Counts the rows of a due month, up to MOST_COUNTED. */
+/** Counts the rows of a due month, up to MAX_COUNTED. */
 export async function countDue({ pool }: Pick<Retention, 'pool'>, due: DueMonth): Promise<number> {
   const { workspaceId, kind, month } = due;
   const from = await partitionWith(pool, due);
-  return countRows(pool, { workspaceId, kind, from }, { ...idsOf(month), limit: MOST_COUNTED });
+  return countRows(pool, { workspaceId, kind, from }, { ...idsOf(month), limit: MAX_COUNTED });
 }
 
 /** Number of consecutive failures of the archive itself after which the run stops using it. */

@@ -40,7 +40,7 @@ export interface AuditSearch {
 }
 
 /** Maximum number of entries that one search reads if no index covers all conditions. */
-export const MOST_LOOKED_THROUGH = 5000;
+export const MAX_SCANNED = 5000;
 
 export interface AuditPage {
   rows: AuditRow[];
@@ -52,7 +52,7 @@ export interface AuditPage {
 
 /**
  * Returns a page of the audit log, latest first, by the index that covers most of the conditions. Reads at
- * most `MOST_LOOKED_THROUGH` entries, so a page may be short or empty and still have a next one.
+ * most `MAX_SCANNED` entries, so a page may be short or empty and still have a next one.
  */
 export async function searchAudit(pool: Pool, search: AuditSearch): Promise<AuditPage> {
   const { companyId, action, actor, exceptKind, subject, from, to, before, limit } = search;
@@ -82,7 +82,7 @@ export async function searchAudit(pool: Pool, search: AuditSearch): Promise<Audi
       from audit
       ${where(indexed)}
       order by audit.id desc
-      limit ${filtered.length === 0 ? wanted : MOST_LOOKED_THROUGH}
+      limit ${filtered.length === 0 ? wanted : MAX_SCANNED}
     ),
     found as (
       select audit.*
@@ -98,7 +98,7 @@ export async function searchAudit(pool: Pool, search: AuditSearch): Promise<Audi
       workspaces.name as workspace, found.actor_kind as "actorKind", found.actor_id as "actorId",
       found.actor_name as "actorName", found.via, found.address, found.action,
       found.subject_kind as "subjectKind", found.subject_id as "subjectId", found.detail,
-      case when edge.count = ${MOST_LOOKED_THROUGH} then edge.last end as last, edge.count as looked
+      case when edge.count = ${MAX_SCANNED} then edge.last end as last, edge.count as looked
     from edge
     left join found on true
     left join workspaces on workspaces.id = found.workspace_id

@@ -307,7 +307,7 @@ export interface StoppedImport {
 }
 
 /** Imports that are listed, the latest. */
-const MOST_STOPPED = 20;
+const MAX_STOPPED = 20;
 
 /** Reads the whole table, which has a row for each file. */
 const listStoppedStatement = `
@@ -319,7 +319,7 @@ const listStoppedStatement = `
   where imports.finished_at is null and imports.rows_erased_at is null
     and coalesce(imports.staged_at, imports.started_at) < now() - make_interval(secs => $1::integer)
   order by imports.started_at desc
-  limit ${MOST_STOPPED}`;
+  limit ${MAX_STOPPED}`;
 
 /** Lists the imports that were begun, and have done nothing for so many seconds. */
 export async function listStoppedImports(

@@ -177,7 +177,7 @@ function resultOf(rowCount: number | null, entry: AuditEntry): { result: Ending;
 }
 
 /** Maximum number of accounts that are shown as holders of a team or set. */
-export const MOST_HOLDERS = 100;
+export const MAX_HOLDERS = 100;
 
 // Reads the index on the contents of app_groups. It is planned as if all rows were wanted; the limit ends the
 // scan. Returns one row more than shown, to indicate that there are others.
@@ -190,7 +190,7 @@ const holdersStatement = `
   select holders.id, holders.user_name as "userName"
   from holders
   where holders.company_id = $1::uuid
-  limit ${MOST_HOLDERS + 1}`;
+  limit ${MAX_HOLDERS + 1}`;
 
 /** Returns some accounts of the company that have a team or a permission set. */
 export async function accountsWith(

@@ -235,7 +235,7 @@ export interface FailedExport {
 }
 
 /** Maximum number of failed exports that are listed, newest first. */
-const MOST_FAILED = 20;
+const MAX_FAILED = 20;
 
 /** Reads by the index on the time of the request. A later export of a segment replaces an earlier one. */
 const listFailedStatement = `
@@ -255,7 +255,7 @@ const listFailedStatement = `
         and later.segment_id = segment_exports.segment_id
     )
   order by segment_exports.requested_at desc
-  limit ${MOST_FAILED}`;
+  limit ${MAX_FAILED}`;
 
 /** Lists the exports of the last day that failed and were not requested again. */
 export async function listFailedExports(pool: Pick<Pool, 'query'>): Promise<FailedExport[]> {

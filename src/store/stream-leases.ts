@@ -249,7 +249,7 @@ const giveBackStatement = `
 /**
  * Releases a lease, so that all waiting destinations come first. The next attempt is due after `retryMs`
  * milliseconds, by default immediately. With `error`, the attempt counts as failed, and the delay doubles
- * with each failed attempt since the last delivery, up to `mostMs`. `pause` stops delivery until the
+ * with each failed attempt since the last delivery, up to `maxMs`. `pause` stops delivery until the
  * destination is resumed.
  */
 export async function giveBackDestination(
@@ -258,13 +258,13 @@ export async function giveBackDestination(
   {
     error = null,
     retryMs = 0,
-    mostMs = retryMs,
+    maxMs = retryMs,
     pause = false,
-  }: { error?: string | null; retryMs?: number; mostMs?: number; pause?: boolean } = {},
+  }: { error?: string | null; retryMs?: number; maxMs?: number; pause?: boolean } = {},
 ): Promise<void> {
   await pool.query({
     name: 'give-back-destination',
     text: giveBackStatement,
-    values: [lease, workspaceId, id, error, retryMs, pause, mostMs],
+    values: [lease, workspaceId, id, error, retryMs, pause, maxMs],
   });
 }

@@ -201,7 +201,7 @@ const writeLines: Write = async (pieces, { file, signal }) => {
 
 /** DuckDB may briefly take much memory, so a process writes one Parquet file at a time. */
 const oneAtATime = createSemaphore({
-  ...{ atOnce: 1, atOnceOfOne: 1, mostWaiting: 1000, mostWaitingOfOne: 1000, patience: 600_000 },
+  ...{ maxRunning: 1, maxRunningPerOwner: 1, maxWaiting: 1000, maxWaitingPerOwner: 1000, patience: 600_000 },
   refusal: () => new DeliveryError('too many Parquet files are to be written at once'),
 });
 

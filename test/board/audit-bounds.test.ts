@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { MOST_READ } from '../../src/board/pages/audit.ts';
+import { MAX_FILE_ENTRIES } from '../../src/board/pages/audit.ts';
 import { type AuditEntry, recordAudit } from '../../src/store/audit.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { createVisitor } from './browser-session.ts';
@@ -58,7 +58,7 @@ test('a CSV file reads a limited number of entries and tells where to continue',
      select uuid_v7_floor(now() + n * interval '1 second'), $1, 'account', 'somebody', 'console', 'users.export', 'user', 'much'
      from generate_series(1, $2::integer) as n
      returning id`,
-    [DEFAULT_COMPANY, MOST_READ + 10],
+    [DEFAULT_COMPANY, MAX_FILE_ENTRIES + 10],
   );
   try {
     await recordAudit(pool(), { ...actor, name }, [about(rare)]);

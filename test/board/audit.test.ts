@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createFailedSignIns } from '../../src/board/lockouts.ts';
 import { type AuditEntry, recordAudit } from '../../src/store/audit.ts';
-import { forgetAudit, MOST_LOOKED_THROUGH, searchAudit } from '../../src/store/audit-list.ts';
+import { forgetAudit, MAX_SCANNED, searchAudit } from '../../src/store/audit-list.ts';
 import { createAccount, createCompany } from '../setup/access.ts';
 import { createVisitor } from './browser-session.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
@@ -203,10 +203,10 @@ describe('the audit page', () => {
     await recordAudit(
       pool(),
       actor,
-      Array.from({ length: MOST_LOOKED_THROUGH + 5 }, () => about('much')),
+      Array.from({ length: MAX_SCANNED + 5 }, () => about('much')),
     );
     const first = await searchAudit(pool(), { actor: name, limit: 50 });
-    expect(first).toEqual({ rows: [], next: expect.any(String), looked: MOST_LOOKED_THROUGH });
+    expect(first).toEqual({ rows: [], next: expect.any(String), looked: MAX_SCANNED });
     const second = await searchAudit(pool(), { actor: name, before: first.next, limit: 50 });
     expect(second.rows.map(({ subjectId }) => subjectId)).toEqual([rare]);
     expect((await page(scene.operator, `/audit?actor=${name}`)).text).toContain('No matching entries yet');

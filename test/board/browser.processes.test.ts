@@ -19,7 +19,7 @@ import { read } from './installation.ts';
 import { DEFAULT_COMPANY } from './people.ts';
 
 /** Maximum size of a page in bytes, uncompressed: document, frame, script and style sheet. */
-const MOST_BYTES = 150_000;
+const MAX_BYTES = 150_000;
 
 describe('the console in a browser', () => {
   let scene: HostileConsole;
@@ -66,7 +66,7 @@ describe('the console in a browser', () => {
         const sizes = [...assets, ...(await Promise.all(documents.splice(0)))];
         expect([place, sizes.length > 2]).toEqual([place, true]);
         const bytes = sizes.reduce((sum, size) => sum + size, 0);
-        expect([place, bytes, bytes < MOST_BYTES]).toEqual([place, bytes, true]);
+        expect([place, bytes, bytes < MAX_BYTES]).toEqual([place, bytes, true]);
         const screens = judged.has(place) ? undefined : unjudged;
         expect([place, await troublesOf(one, screens)]).toEqual([place, []]);
       }

@@ -29,7 +29,7 @@ async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[
   const env = { DATABASE_URL: cutter.url, ...(breakage && brokenWorker(breakage)) };
   await fleet.startWorker(env);
   // More jobs must wait than are put aside, so that some job can overtake them.
-  const load = startLoad(fleet, { mostUnapplied: breakage === 'overtaken-retry' ? 5000 : 500 });
+  const load = startLoad(fleet, { maxUnapplied: breakage === 'overtaken-retry' ? 5000 : 500 });
   await load.more(100);
   for (let cut = 0; faults.includes('cut') && cut < CUTS; cut++) {
     const before = cutter.cuts();

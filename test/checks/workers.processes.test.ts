@@ -6,7 +6,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { CONSOLE, surfacesOf } from './surfaces.ts';
 
-const MOST_WAITING = 300;
+const MAX_WAITING = 300;
 
 /** Number of workspaces that fill the queue together. */
 const SENDERS = 40;
@@ -17,7 +17,7 @@ beforeAll(async () => {
   const env = {
     ...CONSOLE,
     LANES: '1',
-    MAX_WAITING_ENVELOPES: String(MOST_WAITING),
+    MAX_WAITING_ENVELOPES: String(MAX_WAITING),
     MAX_STANDSTILL_MS: '2000',
   };
   fleet = await startFleet('redis', { edges: 1, workers: 2, env });

@@ -23,7 +23,7 @@ function crawl(): Map<string, string> {
 }
 const pages = crawl();
 
-const MOST_BYTES = 150_000;
+const MAX_BYTES = 150_000;
 
 describe('the pages of the documentation', () => {
   test('exist for each operation and each guide, and links lead to all of them', () => {
@@ -85,7 +85,7 @@ describe('the pages of the documentation', () => {
       ([, version, name]) => site.asset(version!, name!)!.length,
     );
     const own = assets.reduce((sum, size) => sum + size, 0);
-    const large = [...pages].filter(([, text]) => Buffer.byteLength(text) + own > MOST_BYTES);
+    const large = [...pages].filter(([, text]) => Buffer.byteLength(text) + own > MAX_BYTES);
     expect(large.map(([place, text]) => [place, text.length + own])).toEqual([]);
   });
 

@@ -11,9 +11,9 @@ import { createLog, createStrangersLog } from '../../src/platform/log.ts';
 const rules = {
   limit: 1000,
   reading: createReading({
-    mostBytes: 1000,
-    mostSmallBytes: 10_000,
-    mostWaiting: 1,
+    maxBytes: 1000,
+    maxSmallBytes: 10_000,
+    maxWaiting: 1,
     patience: 1000,
     collectGarbage: () => {},
   }),

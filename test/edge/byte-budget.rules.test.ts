@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ByteBudget } from '../../src/platform/byte-budget.ts';
 
-const budget = () => new ByteBudget({ mostBytes: 100, mostOfOne: 60, mostOfStrangers: 20 });
+const budget = () => new ByteBudget({ maxBytes: 100, maxPerOwner: 60, maxAnonymous: 20 });
 
 test('an owner reserves up to its share, and all owners up to the limit', () => {
   const bytes = budget();

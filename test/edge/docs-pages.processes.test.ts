@@ -18,7 +18,7 @@ import { waitUntil } from '../setup/wait-until.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const operations = allOperations('service_id');
-const MOST_BYTES = 150_000;
+const MAX_BYTES = 150_000;
 
 /** Requests to operations, as sent by the browser. */
 const sent: { method: string; url: string; authorization: string | undefined; body: unknown }[] = [];
@@ -191,7 +191,7 @@ describe('in a browser without any other network', () => {
     await page.goto(`${origin}/docs`);
     const all = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
     expect(all).toBeGreaterThan(10_000);
-    expect(all).toBeLessThan(MOST_BYTES);
+    expect(all).toBeLessThan(MAX_BYTES);
     await page.close();
   });
 

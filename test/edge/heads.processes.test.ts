@@ -83,8 +83,8 @@ describe('G5: the memory of all request heads together is bounded', () => {
   });
 
   /** Starts a server that answers paths that begin with /now, and keeps all other requests open. */
-  async function open(mostBytes: number) {
-    const heads = createHeads(mostBytes);
+  async function open(maxBytes: number) {
+    const heads = createHeads(maxBytes);
     const accepted: Socket[] = [];
     let requests = 0;
     server = createServer(serverOptions, (request, response) => {
@@ -127,8 +127,8 @@ describe('G5: the memory of all request heads together is bounded', () => {
   });
 
   test('concurrent heads on many connections are counted as they are read, not at the next check', async () => {
-    const mostBytes = 2_000_000;
-    const { begin, accepted } = await open(mostBytes);
+    const maxBytes = 2_000_000;
+    const { begin, accepted } = await open(maxBytes);
     const connections = Array.from({ length: 600 }, () => begin(''));
     await waitUntil(() => accepted.length === connections.length, { what: 'all to be connected' });
     const read = () => accepted.reduce((sum, { bytesRead }) => sum + bytesRead, 0);
@@ -140,8 +140,8 @@ describe('G5: the memory of all request heads together is bounded', () => {
     for (const { socket } of connections) socket.write(head);
     await waitUntil(() => readAtFirst !== undefined, { what: 'the first to be cut off' });
     // A chunk of one connection is read before it can be counted.
-    expect(readAtFirst).toBeLessThan(mostBytes + 65_536);
-    expect(read()).toBeGreaterThan(mostBytes);
+    expect(readAtFirst).toBeLessThan(maxBytes + 65_536);
+    expect(read()).toBeGreaterThan(maxBytes);
   });
 
   test('while long heads are being answered, the next one is refused', async () => {

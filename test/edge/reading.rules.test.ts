@@ -31,13 +31,13 @@ interface Scene {
 }
 
 /** Starts a server with this much room, which answers when the test calls `answer`. */
-async function open(mostBytes: number, patience = 60_000, mostWaiting = 10): Promise<Scene> {
+async function open(maxBytes: number, patience = 60_000, maxWaiting = 10): Promise<Scene> {
   let collections = 0;
   const collectGarbage = () => void collections++;
   const reading = createReading({
-    mostBytes,
-    mostSmallBytes: 10_000_000,
-    mostWaiting,
+    maxBytes,
+    maxSmallBytes: 10_000_000,
+    maxWaiting,
     patience,
     collectGarbage,
   });

@@ -11,17 +11,17 @@ function held() {
 }
 
 /** Creates a semaphore that one owner may use completely. */
-const semaphoreOf = (settings: { atOnce: number; mostWaiting: number; patience: number }) =>
+const semaphoreOf = (settings: { maxRunning: number; maxWaiting: number; patience: number }) =>
   createRequestSemaphore({
     ...settings,
-    atOnceOfOne: settings.atOnce,
-    mostWaitingOfOne: settings.mostWaiting,
+    maxRunningPerOwner: settings.maxRunning,
+    maxWaitingPerOwner: settings.maxWaiting,
   });
 
 const refused = { status: 503, headers: { 'Retry-After': '1' } };
 
 test('as much work runs at a time as allowed, and the rest in the order of arrival', async () => {
-  const semaphore = semaphoreOf({ atOnce: 2, mostWaiting: 10, patience: 60_000 });
+  const semaphore = semaphoreOf({ maxRunning: 2, maxWaiting: 10, patience: 60_000 });
   const begun: number[] = [];
   const all = [0, 1, 2, 3, 4].map(() => held());
   const ends = all.map(({ work }, one) =>
@@ -40,7 +40,7 @@ test('as much work runs at a time as allowed, and the rest in the order of arriv
 });
 
 test('failed work frees its slot, and its caller gets the error', async () => {
-  const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 10, patience: 60_000 });
+  const semaphore = semaphoreOf({ maxRunning: 1, maxWaiting: 10, patience: 60_000 });
   const failed = semaphore.use('one', () => Promise.reject(new Error('no')));
   const behind = semaphore.use('one', async () => 'done');
   await expect(failed).rejects.toThrow('no');
@@ -49,7 +49,7 @@ test('failed work frees its slot, and its caller gets the error', async () => {
 });
 
 test('work above the waiting limit is refused at once with 503, and waiting work is not', async () => {
-  const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 1, patience: 60_000 });
+  const semaphore = semaphoreOf({ maxRunning: 1, maxWaiting: 1, patience: 60_000 });
   const first = held();
   const working = semaphore.use('one', first.work);
   const waiting = semaphore.use('one', async () => 'done');
@@ -60,7 +60,7 @@ test('work above the waiting limit is refused at once with 503, and waiting work
 });
 
 test('work that waited too long is refused with 503, never starts, and frees its position', async () => {
-  const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 1, patience: 20 });
+  const semaphore = semaphoreOf({ maxRunning: 1, maxWaiting: 1, patience: 20 });
   const first = held();
   const working = semaphore.use('one', first.work);
   let begun = false;

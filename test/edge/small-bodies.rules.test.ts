@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { createSmallBodies } from '../../src/edge/reading.ts';
 
 /** Bodies by name, and the names of the dropped bodies, in order. */
-function scene(mostBytes: number) {
-  const bodies = createSmallBodies(mostBytes);
+function scene(maxBytes: number) {
+  const bodies = createSmallBodies(maxBytes);
   const shed: string[] = [];
   return { ...bodies, shed, begin: (name: string) => bodies.count(() => shed.push(name)) };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isTooComplex, MOST } from '../../src/edge/body.ts';
+import { BODY_LIMITS, isTooComplex } from '../../src/edge/body.ts';
 
 const look = (text: string) => isTooComplex(Buffer.from(text));
 const nested = (depth: number, open: string, close: string) => open.repeat(depth) + close.repeat(depth);
@@ -9,14 +9,14 @@ const many = (count: number, one: string) => `[${Array(count).fill(one).join(','
 
 describe('a structure that would block the process is detected before parsing', () => {
   test.each([
-    ['arrays nested too deep', nested(MOST.depth + 1, '[', ']') + padding, true],
-    ['arrays nested as deep as allowed', nested(MOST.depth, '[', ']') + padding, false],
-    ['objects nested too deep', nested(MOST.depth + 1, '{"a":', '}') + padding, true],
+    ['arrays nested too deep', nested(BODY_LIMITS.depth + 1, '[', ']') + padding, true],
+    ['arrays nested as deep as allowed', nested(BODY_LIMITS.depth, '[', ']') + padding, false],
+    ['objects nested too deep', nested(BODY_LIMITS.depth + 1, '{"a":', '}') + padding, true],
     ['arrays that are never closed', '['.repeat(20_000), true],
-    ['too many empty objects', many(MOST.containers, '{}'), true],
-    ['as many empty objects as allowed', many(MOST.containers - 1, '{}'), false],
-    ['an object of too many keys', `{${keys(MOST.keysOfOne + 1)}}`, true],
-    ['an object with as many keys as allowed', `{${keys(MOST.keysOfOne)}}`, false],
+    ['too many empty objects', many(BODY_LIMITS.containers, '{}'), true],
+    ['as many empty objects as allowed', many(BODY_LIMITS.containers - 1, '{}'), false],
+    ['an object of too many keys', `{${keys(BODY_LIMITS.keysOfOne + 1)}}`, true],
+    ['an object with as many keys as allowed', `{${keys(BODY_LIMITS.keysOfOne)}}`, false],
     ['objects that have too many keys together', many(9, `{${keys(9000)}}`), true],
     ['objects with as many keys together as allowed', many(8, `{${keys(9000)}}`), false],
     ['only closing brackets', '}'.repeat(20_000), false],

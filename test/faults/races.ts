@@ -7,12 +7,12 @@ import { lengthOf } from '../setup/length.ts';
 const USERS = 20;
 const CLIENTS = 12;
 /** Minimum number of elements, so that some race on a busy machine too. */
-const LEAST_ELEMENTS = lengthOf({ short: 800, long: 2000 });
+const MIN_ELEMENTS = lengthOf({ short: 800, long: 2000 });
 /**
  * Maximum number of elements that wait to be applied, so that racing requests are in progress at the same
  * time.
  */
-const MOST_WAITING = lengthOf({ short: 500, long: 5000 });
+const MAX_WAITING = lengthOf({ short: 500, long: 5000 });
 
 /**
  * Settings of a fleet that rejects no request, because a request answered with 503 may or may not take
@@ -55,10 +55,10 @@ async function race(
         if (answer.status && answer.status < 300) return;
         throw new Error(`${path} was answered with ${answer.status}: ${answer.body?.message}`);
       };
-      while (Date.now() < end || elements < LEAST_ELEMENTS) {
+      while (Date.now() < end || elements < MIN_ELEMENTS) {
         const made = await send(random, post);
         elements += made;
-        while (elements - applied > MOST_WAITING) await sleep(50);
+        while (elements - applied > MAX_WAITING) await sleep(50);
       }
       connection.close();
     }),

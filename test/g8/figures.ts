@@ -28,14 +28,14 @@ export interface Figures {
 /** Returns the maximum of each figure. */
 export function largest(all: Figures[]): Figures {
   const most = (read: (figures: Figures) => number) => Math.max(0, ...all.map(read));
-  const mostOf = (read: (figures: Figures) => Record<string, number>) =>
+  const maxOf = (read: (figures: Figures) => Record<string, number>) =>
     Object.fromEntries(
       Object.keys(all[0] ? read(all[0]) : {}).map((name) => [name, most((one) => read(one)[name] ?? 0)]),
     );
   return {
     lanes: (all[0]?.lanes ?? []).map((_, lane) => most(({ lanes }) => lanes[lane]!)),
-    loops: mostOf(({ loops }) => loops),
-    pages: mostOf(({ pages }) => pages),
+    loops: maxOf(({ loops }) => loops),
+    pages: maxOf(({ pages }) => pages),
     answer: most(({ answer }) => answer),
     refused: most(({ refused }) => refused),
     bystander: most(({ bystander }) => bystander),

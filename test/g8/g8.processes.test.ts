@@ -27,7 +27,7 @@ const ONLY = process.env.G8_ONLY;
 const OF = (process.env.G8_OF ?? '').split('|');
 
 /** Maximum milliseconds for which a request may delay other workspaces. */
-const LONGEST = 1000;
+const MAX_DELAY_MS = 1000;
 
 /**
  * Allowance for other load on the machine. The longest stall of the idle probe process beyond CALM milliseconds, which
@@ -123,7 +123,7 @@ function stalls(from: typeof seen, pace: number): string[] {
     const { lanes, loops, pages, refused, bystander } = figures;
     const all = { ...loops, lane: Math.max(...lanes), refused };
     // Both measure how much slower the machine is than the machine of the benchmark table; the larger limit applies.
-    const most = Math.max(LONGEST * pace, LONGEST + BUSY * Math.max(0, bystander - CALM));
+    const most = Math.max(MAX_DELAY_MS * pace, MAX_DELAY_MS + BUSY * Math.max(0, bystander - CALM));
     const broken = Object.entries(all).filter(([, figure]) => !(figure < most));
     const stood = Object.entries(pages).filter(([, figure]) => !(figure < most));
     return [...broken, ...stood].map(([name, figure]) => `${what}: ${name} ${Math.round(figure)} ms`);

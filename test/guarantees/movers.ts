@@ -9,10 +9,10 @@ import { createClient } from './keep-alive-client.ts';
  * Steps per user, each of which adds its number to the array attribute `log`: far below the limit of 500
  * elements.
  */
-const MOST_STEPS = 200;
+const MAX_STEPS = 200;
 
 /** Objects that may wait to be applied; above that, the clients pause. */
-const MOST_UNAPPLIED = 300;
+const MAX_UNAPPLIED = 300;
 
 /** A user with the numbers of its acknowledged steps, in order. */
 interface Mover {
@@ -39,7 +39,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
     const client = createClient(fleet.workspace.key);
     let turn = number;
     const post = async (body: Record<string, unknown[]>) => {
-      while (accepted - workers.processed() > MOST_UNAPPLIED && !stopping) await sleep(20);
+      while (accepted - workers.processed() > MAX_UNAPPLIED && !stopping) await sleep(20);
       const edge = fleet.edges[turn++ % fleet.edges.length]!;
       const answer = await client.post(edge.port, '/users/track', body);
       if (answer.status !== 201 || answer.body?.errors) failures.push(answer);
@@ -49,7 +49,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
     for (let born = 0; !stopping; born++) {
       const mover: Mover = { name: `mover-${number}-${born}`, steps: [], tags: [] };
       movers.push(mover);
-      for (let move = 0; mover.steps.length < MOST_STEPS && !stopping; move++) {
+      for (let move = 0; mover.steps.length < MAX_STEPS && !stopping; move++) {
         const email = `${mover.name}-${move}@example.com`;
         const step = () => {
           const next = mover.steps.length + 1;

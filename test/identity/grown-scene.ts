@@ -33,7 +33,7 @@ export const CHANGES = lengthOf({ short: 3000, long: 50_000 });
  * Maximum number of rows of one user that a lane may touch, in all tables together: the rest is settled
  * outside of lanes.
  */
-export const MOST_TOUCHED = 500;
+export const MAX_TOUCHED = 500;
 
 export let url: string;
 let database: Database;

@@ -16,7 +16,7 @@ import {
   growingScene,
   idOf,
   left,
-  MOST_TOUCHED,
+  MAX_TOUCHED,
   neighbourWaits,
   nothing,
   pool,
@@ -40,9 +40,9 @@ test(
     const doomed = await grow('doomed', size);
     const before = [await rowsOf(from), await rowsOf(doomed)] as const;
     expect(await neighbourWaits(merge('grown', 'keeper'))).toBeLessThan(DEADLINE);
-    expect(before[0] - (await rowsOf(from))).toBeLessThan(MOST_TOUCHED);
+    expect(before[0] - (await rowsOf(from))).toBeLessThan(MAX_TOUCHED);
     expect(await neighbourWaits(remove('doomed'))).toBeLessThan(DEADLINE);
-    expect(before[1] - (await rowsOf(doomed))).toBeLessThan(MOST_TOUCHED);
+    expect(before[1] - (await rowsOf(doomed))).toBeLessThan(MAX_TOUCHED);
     expect(await readDeadLetters(pool)).toEqual([]);
     await settle(2);
     const events = 2 * (SUMS + 10_000) + 2;

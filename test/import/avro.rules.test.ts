@@ -4,7 +4,7 @@ import { readSchema } from '../../src/import/avro.ts';
 import { readValues } from '../../src/import/avro-values.ts';
 import { unsnappy } from '../../src/import/codecs.ts';
 import { openInput } from '../../src/import/open-input.ts';
-import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
+import { MAX_ROW_BYTES } from '../../src/import/reader.ts';
 import { ImportError } from '../../src/import/unpack.ts';
 import { avroOf } from './avro-file.ts';
 import { fileOf, readRows } from './scene.ts';
@@ -88,9 +88,7 @@ test('an overlong Avro row is rejected alone, also one that few bytes expand to'
   );
   const { sent, refused } = await readRows(file, { layout: 'avro' });
   expect(sent.map((one) => (one as { external_id: string }).external_id)).toEqual(['a', 'c']);
-  expect(refused).toEqual([
-    { row: 2, field: null, reason: `the row is longer than ${MOST_ROW_BYTES} bytes` },
-  ]);
+  expect(refused).toEqual([{ row: 2, field: null, reason: `the row is longer than ${MAX_ROW_BYTES} bytes` }]);
 });
 
 const zigzag = (value: number): Buffer => {

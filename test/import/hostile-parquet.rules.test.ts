@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { openInput } from '../../src/import/open-input.ts';
-import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
+import { MAX_ROW_BYTES } from '../../src/import/reader.ts';
 import { parquetOf } from './parquet-file.ts';
 import { readRows } from './scene.ts';
 
@@ -21,9 +21,7 @@ test('an overlong row of a Parquet file is rejected alone, without building it',
   );
   const { sent, refused } = await readRows(file, { layout: 'parquet' });
   expect(sent).toEqual([{ external_id: 'u0' }, { external_id: 'u2' }]);
-  expect(refused).toEqual([
-    { row: 2, field: null, reason: `the row is longer than ${MOST_ROW_BYTES} bytes` },
-  ]);
+  expect(refused).toEqual([{ row: 2, field: null, reason: `the row is longer than ${MAX_ROW_BYTES} bytes` }]);
 });
 
 test('large rows of a Parquet file are read a window at a time, in their order', async () => {

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { unzstd } from '../../src/import/codecs.ts';
 import { openInput } from '../../src/import/open-input.ts';
 import { filesOf } from '../../src/import/open-inputs.ts';
-import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
+import { MAX_ROW_BYTES } from '../../src/import/reader.ts';
 import { isSameFile, requireFree, usualPath } from '../../src/import/refused-rows.ts';
 import { restAfter } from '../../src/import/yielding.ts';
 import { createRecordScanner } from '../../src/integrations/csv-scanner.ts';
@@ -16,12 +16,10 @@ const opened = (file: string) => openInput(file, { scratchBytes: 100_000_000 });
 const line = (length: number) => `{"external_id":"long","x":"${'y'.repeat(length)}"}\n`;
 
 test('an overlong row is rejected with its number, and the rows around it are read', async () => {
-  const content = `{"external_id":"a"}\n${line(MOST_ROW_BYTES)}{"external_id":"b"}\n`;
+  const content = `{"external_id":"a"}\n${line(MAX_ROW_BYTES)}{"external_id":"b"}\n`;
   const { sent, refused } = await readRows(fileOf('users.ndjson', content), { layout: 'ndjson' });
   expect(sent).toEqual([{ external_id: 'a' }, { external_id: 'b' }]);
-  expect(refused).toEqual([
-    { row: 2, field: null, reason: `the row is longer than ${MOST_ROW_BYTES} bytes` },
-  ]);
+  expect(refused).toEqual([{ row: 2, field: null, reason: `the row is longer than ${MAX_ROW_BYTES} bytes` }]);
 });
 
 test('a row of 100 MB uses only as much memory as the longest permitted row', async () => {

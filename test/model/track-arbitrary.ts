@@ -77,11 +77,11 @@ const items = fc.array(item, { maxLength: 2 });
 const which = { $identifier_key: fc.constant('id'), $identifier_value: fc.constantFrom(1, 2) };
 
 /** Integers beyond this lose digits. */
-const MOST = Number.MAX_SAFE_INTEGER;
+const MAX_EXACT = Number.MAX_SAFE_INTEGER;
 const numbers: fc.Arbitrary<Json> = fc.oneof(
   { weight: 3, arbitrary: fc.integer({ min: -3, max: 9 }).map((inc) => ({ inc })) },
   { weight: 1, arbitrary: fc.oneof(scalar, fc.constant(null)) },
-  { weight: 1, arbitrary: fc.constantFrom(MOST, -MOST, MOST - 2).map((inc) => ({ inc })) },
+  { weight: 1, arbitrary: fc.constantFrom(MAX_EXACT, -MAX_EXACT, MAX_EXACT - 2).map((inc) => ({ inc })) },
 );
 const lists: fc.Arbitrary<Json> = fc.oneof(
   fc.array(scalar, { maxLength: 3 }),

@@ -41,7 +41,7 @@ test('waiting jobs are counted by shard, over all of its lanes', async () => {
   await producer.stop();
   await waitUntil(() => depth.known() && depth.waiting() === 5, { what: 'all of it' });
   expect([0, 1, 2, 3].map((shard) => depth.waiting(shard))).toEqual([2, 1, 0, 2]);
-  expect(depth.mostWaiting()).toBe(2);
+  expect(depth.maxWaiting()).toBe(2);
 });
 
 test('G5: counting the jobs of hundreds of lanes takes one read per shard, not one per lane', async () => {

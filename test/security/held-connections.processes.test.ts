@@ -19,14 +19,14 @@ const HOLDING = 1500;
  * Node 24 uses
  * twice as much per connection as Node 20.
  */
-const MOST_GROWTH = 300;
+const MAX_GROWTH = 300;
 
 /**
  * Limit of the growth during a burst, in megabytes. It includes data that arrives before connections can be
  * closed: a chunk
  * of 64 KB for each of thousands.
  */
-const MOST_BURST = 1.5 * MOST_GROWTH;
+const MAX_BURST = 1.5 * MAX_GROWTH;
 
 let scene: Scene;
 let signed: string;
@@ -231,7 +231,7 @@ describe('G5: with any number of held connections, memory is bounded and clients
     expectBounded(
       Array.from({ length: count }, () => `${head()}\r\nHost: a\r\n\r\n${rest}`),
       answer,
-      { growth: MOST_GROWTH },
+      { growth: MAX_GROWTH },
     ),
   );
 
@@ -239,6 +239,6 @@ describe('G5: with any number of held connections, memory is bounded and clients
     expectBounded(
       Array(2 * MANY).fill(`GET /subscription/status/get?external_id=${'x'.repeat(180_000)}`),
       undefined,
-      { growth: MOST_BURST, over: residentMegabytes(scene.fleet.edges[0]!.pid)! },
+      { growth: MAX_BURST, over: residentMegabytes(scene.fleet.edges[0]!.pid)! },
     ));
 });

@@ -9,7 +9,7 @@ import { liftLimits } from '../setup/examples.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
 /** Limit of the web process's growth in megabytes, however much is not read. */
-const MOST_GROWTH = 64;
+const MAX_GROWTH = 64;
 
 /** Users of one export, and bytes of the attributes of each. */
 const USERS = 50;
@@ -107,7 +107,7 @@ async function expectBounded(work: () => Promise<unknown>): Promise<void> {
   process.stderr.write(
     `web grew by ${Math.round(most - base)} MB, and worked ${Math.round(longest)} ms before it answered others, at most\n`,
   );
-  expect(most - base).toBeLessThan(MOST_GROWTH);
+  expect(most - base).toBeLessThan(MAX_GROWTH);
   expect(longest).toBeLessThan(1000);
 }
 

@@ -3,7 +3,7 @@ import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 
 /** PostgreSQL's default target of 100 samples 30,000 rows. */
-const MOST = 10;
+const MAX_TARGET = 10;
 
 const grown = ['profiles', 'user_aliases', 'event_summaries', 'purchase_summaries', 'events', 'purchases'];
 
@@ -26,7 +26,7 @@ test('G5: ANALYZE samples growing tables with a bounded target, also in later pa
     const tables = new Set(rows.map(({ relname }) => relname));
     expect(tables.size).toBe(4 + 2 * 6);
     for (const { relname, attname, jsonb, target } of rows) {
-      expect(target, `${relname}.${attname}`).toBe(jsonb ? 0 : MOST);
+      expect(target, `${relname}.${attname}`).toBe(jsonb ? 0 : MAX_TARGET);
     }
   } finally {
     await database.stop();

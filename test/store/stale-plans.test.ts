@@ -25,9 +25,9 @@ import { sessionsOf } from './plans/sources.ts';
  * tables, for a few
  * users. A scan of all rows of a user, once for each of a hundred rows, would read 300,000.
  */
-const MOST_READ = 15_000;
+const MAX_READ = 15_000;
 
-/** Rows per large table: three statements that scan half of a workspace read more than `MOST_READ`. */
+/** Rows per large table: three statements that scan half of a workspace read more than `MAX_READ`. */
 const ROWS = 12_000;
 
 /** Rows of each kind for the queried users; `NAMES` is close to the maximum of names per user. */
@@ -180,7 +180,7 @@ describe.each<[string, (pool: Pool) => Promise<unknown>]>([
     for (const asking of askings) read.push(...(await readBy(asking, filled)));
     expect(read.length).toBeGreaterThan(50);
     const much = read.filter(
-      ([file, rows]) => rows > MOST_READ && !long.has(file) && sessionsOf(file).includes('workers'),
+      ([file, rows]) => rows > MAX_READ && !long.has(file) && sessionsOf(file).includes('workers'),
     );
     expect(much).toEqual([]);
   }, 300_000);

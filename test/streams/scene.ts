@@ -72,7 +72,7 @@ function noBucket(): never {
 const neverYielding = createYielding({
   areWorkersBehind: () => false,
   processorWait: () => 0,
-  mostMs: 60_000,
+  maxMs: 60_000,
   onWait() {},
 });
 

@@ -5,13 +5,13 @@ import { createYielding } from '../../workers/streams/context.ts';
 const staying = new AbortController().signal;
 
 /** Creates a sync process on a machine that the test controls. */
-function scene({ mostMs = 60_000 } = {}) {
+function scene({ maxMs = 60_000 } = {}) {
   const machine = { areWorkersBehind: true, wait: 0.9 as number | undefined, age: 0 };
   const waits: number[] = [];
   const yielding = createYielding({
     areWorkersBehind: () => machine.areWorkersBehind,
     processorWait: () => machine.wait,
-    mostMs,
+    maxMs,
     pageEveryMs: 300,
     onWait: (milliseconds) => waits.push(milliseconds),
   });
@@ -72,7 +72,7 @@ describe('a sync process does not yield', () => {
   test.each([
     ['if the workers have no backlog', { areWorkersBehind: false }, {}],
     ['if the machine has idle processors', { wait: 0.1 }, {}],
-    ['if yielding is turned off', {}, { mostMs: 0 }],
+    ['if yielding is turned off', {}, { maxMs: 0 }],
   ])('%s', async (_to, change, options) => {
     const { machine, waits, yielding, age } = scene(options);
     Object.assign(machine, change);

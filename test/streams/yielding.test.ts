@@ -9,12 +9,12 @@ import { apply, deliverStreams, soon, stream, useStore } from './scene.ts';
 useStore();
 
 /** Simulates a process that has to yield until the machine is no longer full. */
-function crowded(mostMs: number) {
+function crowded(maxMs: number) {
   const machine = { isFull: true, waited: 0 };
   const yielding = createYielding({
     areWorkersBehind: () => machine.isFull,
     processorWait: () => 1,
-    mostMs,
+    maxMs,
     onWait: (milliseconds) => {
       machine.waited += milliseconds;
     },

@@ -16,16 +16,16 @@ const caller: Caller = {
 };
 
 /** Maximum size of a payload in bytes. */
-const MOST = 1_048_576;
+const MAX_PAYLOAD_BYTES = 1_048_576;
 
 const many = (part: (index: number) => string, each: number, [begin, close] = ['{"name": "e"', '}']) =>
-  `${begin}${Array.from({ length: Math.floor((MOST - 100) / each) }, (_, index) => part(index)).join('')}${close}`;
+  `${begin}${Array.from({ length: Math.floor((MAX_PAYLOAD_BYTES - 100) / each) }, (_, index) => part(index)).join('')}${close}`;
 
 /** Payloads that are the most expensive to read, validate and serialize. */
 const payloads: Record<string, string> = {
-  'one long text': JSON.stringify({ name: 'x', text: 'x'.repeat(MOST - 100) }),
-  'a text of escapes': `{"name": "e", "text": "${'\\u0041'.repeat((MOST - 100) / 6)}"}`,
-  'a text of emoji': JSON.stringify({ name: 'e', text: '🌊'.repeat(MOST / 4 - 100) }),
+  'one long text': JSON.stringify({ name: 'x', text: 'x'.repeat(MAX_PAYLOAD_BYTES - 100) }),
+  'a text of escapes': `{"name": "e", "text": "${'\\u0041'.repeat((MAX_PAYLOAD_BYTES - 100) / 6)}"}`,
+  'a text of emoji': JSON.stringify({ name: 'e', text: '🌊'.repeat(MAX_PAYLOAD_BYTES / 4 - 100) }),
   'keys that are all different': many((index) => `,"k${index}":1`, 12),
   'objects in an array': many((index) => `${index ? ',' : ''}{}`, 3, ['{"name": "e", "a": [', ']}']),
   'arrays in an array': many((index) => `${index ? ',' : ''}[]`, 3, ['{"name": "e", "a": [', ']}']),
@@ -36,7 +36,7 @@ const payloads: Record<string, string> = {
     Object.fromEntries(Array.from({ length: 250 }, (_, index) => [`k${index}`, 'x'.repeat(4000)])),
   ),
   'keys that every object has': many(() => ',"__proto__":{"constructor":1}', 32),
-  'no JSON': '{'.repeat(MOST - 1),
+  'no JSON': '{'.repeat(MAX_PAYLOAD_BYTES - 1),
 };
 
 async function chunkOf(rows: SourceRow[], size = 1000): Promise<SourceRow[]> {

@@ -6,7 +6,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { startTracing, stopTracing, traceRequests, tracing } from '../../src/platform/tracing.ts';
-import { MOST_LINKS, traceFlush, traceTransaction } from '../../src/queue/spans.ts';
+import { MAX_LINKS, traceFlush, traceTransaction } from '../../src/queue/spans.ts';
 import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
 import { PostgresClient } from '../../src/store/database.ts';
 import { open } from '../../workers/batch/open.ts';
@@ -94,7 +94,7 @@ describe('a transaction', () => {
     await apply(once.flatMap((traceparent) => [traceparent, traceparent]));
     await sent();
     expect(spans).toHaveLength(1);
-    expect(new Set(spans[0]!.links).size).toBe(MOST_LINKS);
+    expect(new Set(spans[0]!.links).size).toBe(MAX_LINKS);
     expect(spans[0]).toMatchObject({ attributes: { 'penstock.requests': 2000 }, parentSpanId: '' });
   });
 

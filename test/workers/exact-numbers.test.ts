@@ -4,7 +4,7 @@ import type { TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
 import { attributes, createStore, deliver, purchase, readDeadLetters } from './batch.ts';
 
-const MOST = Number.MAX_SAFE_INTEGER;
+const MAX_EXACT = Number.MAX_SAFE_INTEGER;
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
@@ -26,11 +26,11 @@ test('G4: an increment beyond 2^53 - 1 becomes a dead letter, and the other obje
   const beyond = attributes('ada', { ...points(2), set: { plan: 'pro' } });
   const stranger = attributes('bob', {
     set: { plan: 'pro' },
-    change: { points: { inc: -MOST }, more: { inc: 1 } },
+    change: { points: { inc: -MAX_EXACT }, more: { inc: 1 } },
   });
   const result = await applyBatch(pool, [
     deliver(workspace, [
-      attributes('ada', { set: { points: MOST - 1 } }),
+      attributes('ada', { set: { points: MAX_EXACT - 1 } }),
       beyond,
       attributes('ada', points(1)),
       stranger,
@@ -38,8 +38,8 @@ test('G4: an increment beyond 2^53 - 1 becomes a dead letter, and the other obje
     deliver(workspace, [attributes('bob', points(-1)), attributes('ada', points(1))], 1),
   ]);
   expect(result).toMatchObject({ kind: 'applied', objects: 3 });
-  expect(await customOf('ada')).toEqual({ points: MOST });
-  expect(await customOf('bob')).toEqual({ plan: 'pro', points: -MOST, more: 1 });
+  expect(await customOf('ada')).toEqual({ points: MAX_EXACT });
+  expect(await customOf('bob')).toEqual({ plan: 'pro', points: -MAX_EXACT, more: 1 });
   const letters = await readDeadLetters(pool);
   expect(letters.map(({ id }) => id)).toContain(beyond.id);
   expect(letters).toHaveLength(3);
@@ -48,7 +48,7 @@ test('G4: an increment beyond 2^53 - 1 becomes a dead letter, and the other obje
 });
 
 test('a user whose first increment is refused is not created', async () => {
-  const stranger = attributes('eve', { change: { points: { inc: 1e308 }, more: { inc: MOST } } });
+  const stranger = attributes('eve', { change: { points: { inc: 1e308 }, more: { inc: MAX_EXACT } } });
   await applyBatch(pool, [deliver(workspace, [stranger])]);
   const overflow = attributes('mallory', { set: { a: 1 }, change: { points: { inc: Number.MAX_VALUE } } });
   await applyBatch(pool, [deliver(workspace, [overflow])]);
@@ -58,7 +58,7 @@ test('a user whose first increment is refused is not created', async () => {
 
 test('sums of purchases beyond 2^53 are exact in Postgres', async () => {
   const buy = (price: number) => ({ ...purchase('rich'), product_id: 'island', price, quantity: 100 });
-  await applyBatch(pool, [deliver(workspace, [buy(MOST), buy(0.01)])]);
+  await applyBatch(pool, [deliver(workspace, [buy(MAX_EXACT), buy(0.01)])]);
   await applyBatch(pool, [deliver(workspace, [buy(0.01)])]);
   const { rows } = await pool.query(
     "select sum(revenue)::text as revenue, sum(count)::text as count from purchase_summaries where product_id = 'island'",

@@ -31,7 +31,7 @@ export async function beginTraffic(
 ): Promise<Traffic> {
   const fleet = await scene.startFleet(fleetOptions);
   const load = startLoad(fleet, {
-    mostUnapplied: scene.choose(8000, 1000),
+    maxUnapplied: scene.choose(8000, 1000),
     rate: scene.choose(Number.POSITIVE_INFINITY, SHORT_RATE),
     ...loadOptions,
   });

@@ -26,7 +26,7 @@ const CHECKS_AT_ONCE = 4;
 /** Creates workspaces in a fleet. Each of them gets its own load and journal. @param objects objects per request */
 export async function createTenants(fleet: Fleet, count: number, objects: number) {
   const semaphore = createSemaphore({
-    ...{ atOnce: IN_FLIGHT, atOnceOfOne: IN_FLIGHT, mostWaiting: 1e6, mostWaitingOfOne: 1e6 },
+    ...{ maxRunning: IN_FLIGHT, maxRunningPerOwner: IN_FLIGHT, maxWaiting: 1e6, maxWaitingPerOwner: 1e6 },
     ...{ patience: TIMEOUT_MS, refusal: (reason) => new Error(reason) },
   });
   const fleets = [fleet];
@@ -41,7 +41,7 @@ export async function createTenants(fleet: Fleet, count: number, objects: number
       startLoad(tenant, {
         clients: Math.max(1, Math.floor(IN_FLIGHT / count)),
         peoplePerRequest: Math.max(1, Math.round(objects / OBJECTS_PER_USER)),
-        mostUnapplied: Number.POSITIVE_INFINITY,
+        maxUnapplied: Number.POSITIVE_INFINITY,
         pass: (request) => semaphore.use(tenant.workspace.id, request),
       }),
     );

@@ -25,10 +25,10 @@ import { writeChanges } from './write.ts';
 const SMALL_ROUND = 2;
 
 /**
- * Minimum fold time of a round, also after the time of the batch is over: `LEAST_FOLD_MS` milliseconds, or `FOLD_TIMES`
+ * Minimum fold time of a round, also after the time of the batch is over: `MIN_FOLD_MS` milliseconds, or `FOLD_TIMES`
  * times its load time if that is longer. If a round is cut earlier, most of its loaded data has to be loaded again.
  */
-const LEAST_FOLD_MS = 300;
+const MIN_FOLD_MS = 300;
 const FOLD_TIMES = 3;
 
 export interface Applied {
@@ -120,7 +120,7 @@ async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Pro
   const began = performance.now();
   const { changes, round } = await load(tx, wanted, terms);
   const loaded = performance.now();
-  const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
+  const least = loaded + Math.max(MIN_FOLD_MS, FOLD_TIMES * (loaded - began));
   const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
   // This is a bug in Penstock. The error turns the object into a dead letter, so that its lane can continue.
   if (folded === 0) throw new TypeError('the object needs a reload after each load');

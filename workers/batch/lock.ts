@@ -53,10 +53,10 @@ const ROUND_BYTES = 524_288;
 
 /**
  * If rounds of `ROUND_BYTES` would load each user more than `AGAIN` times on average, they are made larger, up to
- * `MOST_ROUND_BYTES`.
+ * `MAX_ROUND_BYTES`.
  */
 const AGAIN = 2;
-const MOST_ROUND_BYTES = 8 * ROUND_BYTES;
+const MAX_ROUND_BYTES = 8 * ROUND_BYTES;
 
 /** Stored attributes of a profile that is only overwritten: their values are unknown, but they are small. */
 const LITTLE = { names: new Set<string>(), values: {}, bytes: 0 };
@@ -129,7 +129,7 @@ function countOfRound(
     const rounds = roundsOf(about, large, most);
     if (
       rounds.length === 1 ||
-      most >= MOST_ROUND_BYTES ||
+      most >= MAX_ROUND_BYTES ||
       sum(rounds.map(({ bytes }) => bytes)) <= AGAIN * total
     )
       return rounds[0]!.count;

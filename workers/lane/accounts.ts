@@ -4,21 +4,21 @@ import type { PartSize } from '../batch/open.ts';
 import type { AccountsView } from './next-batch.ts';
 
 /** Maximum number of workspaces with an account in this process. The least recently used account is evicted. */
-const MOST_WORKSPACES = 10_000;
+const MAX_WORKSPACES = 10_000;
 
 /** Milliseconds of a slice: the processing time that one workspace gets per turn while other workspaces send too. */
 export const SLICE_MS = 100;
 
 /** Maximum number of slices that a workspace can be ahead of the others. Usage beyond this limit is forgotten. */
-const MOST_DEBT = 4;
+const MAX_DEBT = 4;
 
 /** Bytes of JSON text, or of stored attributes, that count as one unit: they cost about as much as a small object. */
 export const BYTES_PER_UNIT = 1024;
 
 /** Pace of a process in units per millisecond: the initial value, and the bounds of the measured value. */
 const FIRST_PACE = 20;
-const LEAST_PACE = 2;
-const MOST_PACE = 200;
+const MIN_PACE = 2;
+const MAX_PACE = 200;
 
 /** Minimum milliseconds of a batch from which the pace is measured. Shorter batches consist mostly of round trips. */
 const MEASURED_MS = 10;
@@ -53,7 +53,7 @@ export interface Used {
  * a pause costs and gains no units.
  */
 export class Accounts implements AccountsView {
-  readonly #accounts = new LRUCache<string, Account>({ max: MOST_WORKSPACES });
+  readonly #accounts = new LRUCache<string, Account>({ max: MAX_WORKSPACES });
   readonly #clock: () => number;
   #virtualTime = 0;
   #pace = FIRST_PACE;
@@ -115,7 +115,7 @@ export class Accounts implements AccountsView {
     if (total <= 0) return;
     if (milliseconds >= MEASURED_MS) {
       const pace = this.#pace + (total / milliseconds - this.#pace) / 8;
-      this.#pace = Math.min(MOST_PACE, Math.max(LEAST_PACE, pace));
+      this.#pace = Math.min(MAX_PACE, Math.max(MIN_PACE, pace));
     }
     // If the batch was cut, the units understate its cost: charge at least the elapsed time.
     const factor = isCut ? Math.max(1, (milliseconds * this.#pace) / total) : 1;
@@ -152,7 +152,7 @@ export class Accounts implements AccountsView {
   }
 
   #add(account: Account, units: number): void {
-    const most = this.#virtualTime + MOST_DEBT * SLICE_MS * this.#pace;
+    const most = this.#virtualTime + MAX_DEBT * SLICE_MS * this.#pace;
     account.servedUntil = Math.min(most, Math.max(account.servedUntil, this.#virtualTime) + units);
   }
 

@@ -16,11 +16,11 @@ import {
 } from './scheduler.ts';
 
 /**
- * Number of waiting jobs whose ids a snapshot reads: `LEAST_JOBS` at first, and `MOST_JOBS` if the previous snapshot
+ * Number of waiting jobs whose ids a snapshot reads: `MIN_JOBS` at first, and `MAX_JOBS` if the previous snapshot
  * was full. Jobs after these are not considered yet.
  */
-const LEAST_JOBS = 256;
-const MOST_JOBS = 4096;
+const MIN_JOBS = 256;
+const MAX_JOBS = 4096;
 
 /**
  * Maximum number of envelopes whose data one command reads: `AT_ONCE`, or `SMALL_AT_ONCE` if an average envelope fills
@@ -34,16 +34,16 @@ const SMALL_AT_ONCE = 512;
  * Limit on the envelope data in the window while several workspaces send, in full transactions. The workspaces divide
  * it among themselves. For a workspace without data in the window, the limit is twice as high.
  */
-const MOST_HELD = 4;
+const MAX_HELD = 4;
 
 /** Maximum number of data reads per snapshot. */
-const MOST_READS = 4;
+const MAX_READS = 4;
 
 /** Milliseconds for which a batch waits for a snapshot of the lane. A snapshot that takes longer counts as slow. */
 const SLOW_MS = 500;
 
 /** Maximum number of remembered ids of jobs that took effect and may still be in the lane. */
-const MOST_DONE = 8192;
+const MAX_DONE = 8192;
 
 /** An envelope in the lane, with the id of its job. */
 interface Known extends WaitingDelivery {
@@ -81,7 +81,7 @@ export class LaneWindow {
   #leased: Known | undefined;
   #envelopes: readonly Known[] = [];
   /** Number of job ids that the next snapshot reads. */
-  #most = LEAST_JOBS;
+  #most = MIN_JOBS;
   /** Moving average of the envelope size, as a fraction of a full transaction. */
   #typical = 1;
   /** The latest snapshot request. Snapshots are taken one after the other. */
@@ -117,7 +117,7 @@ export class LaneWindow {
       this.#read.delete(job);
     }
     for (const job of this.#done) {
-      if (this.#done.size <= MOST_DONE) break;
+      if (this.#done.size <= MAX_DONE) break;
       this.#done.delete(job);
     }
     this.#envelopes = remaining(this.#envelopes, step) as Known[];
@@ -158,7 +158,7 @@ export class LaneWindow {
       if (this.#lease === lease) this.forget();
       return false;
     }
-    this.#most = ids.length < LEAST_JOBS ? LEAST_JOBS : MOST_JOBS;
+    this.#most = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
     if (this.#lease !== lease) return false;
     const tags = ids.map(tagIn);
     this.#seeTags(tags);
@@ -198,7 +198,7 @@ export class LaneWindow {
     ids: readonly string[],
     tags: readonly (string | undefined)[],
   ): Promise<void> {
-    for (let reads = 0; reads < MOST_READS; reads++) {
+    for (let reads = 0; reads < MAX_READS; reads++) {
       const wanted = this.#wanted(ids, tags);
       if (wanted.length === 0) return;
       const jobs = await this.#options.laneStore.read(lease.lane, wanted, ENOUGH_BYTES);
@@ -246,7 +246,7 @@ export class LaneWindow {
     tags: readonly (string | undefined)[],
     { slice, atOnce }: { slice: number; atOnce: number },
   ): string[] {
-    const most = Math.min(1, MOST_HELD / new Set(tags).size);
+    const most = Math.min(1, MAX_HELD / new Set(tags).size);
     const held = new Map<string, Held>();
     let total = 0;
     if (this.#leased && !this.#done.has(this.#leased.job)) total += this.#hold(this.#leased, held);
@@ -263,12 +263,12 @@ export class LaneWindow {
       const tag = tags[index];
       if (tag === undefined || tag === SHARED) {
         // The envelope may belong to any workspace until it is read, so it blocks all later envelopes.
-        if (total >= MOST_HELD) break;
+        if (total >= MAX_HELD) break;
         first.push(job);
       } else {
         const own = held.get(tag);
         if (own && (own.units >= slice || own.size >= most)) continue;
-        if (total >= (own ? MOST_HELD : 2 * MOST_HELD)) continue;
+        if (total >= (own ? MAX_HELD : 2 * MAX_HELD)) continue;
         (own ? more : first).push(job);
         // The units of an unread envelope are unknown and count as a fixed part of a slice.
         held.set(tag, {

@@ -23,12 +23,12 @@ const WATCHED_OBJECTS = 20_000;
 const WATCHED_PART = 1 / 8;
 
 /** Milliseconds after which a lane ends its lease, once the leased envelope has taken effect. */
-const LONGEST_LEASE_MS = 500;
+const MAX_LEASE_MS = 500;
 
 /** Milliseconds between snapshots during a batch: first, maximum while several workspaces send, maximum otherwise. */
 const FIRST_PAUSE_MS = 4;
-const LONGEST_SHARED_PAUSE_MS = 25;
-const LONGEST_PAUSE_MS = 250;
+const MAX_SHARED_PAUSE_MS = 25;
+const MAX_PAUSE_MS = 250;
 
 export interface LaneContext {
   laneStore: LaneStore;
@@ -136,7 +136,7 @@ export class LaneWorker implements Service {
     const { scheduler, laneStore } = this.#context;
     const window = this.#window;
     const isDone = () => window.isDone(lease.id);
-    const ends = performance.now() + LONGEST_LEASE_MS;
+    const ends = performance.now() + MAX_LEASE_MS;
     let removal: Promise<boolean> | true = true;
     for (;;) {
       // Sent together because the snapshot does not depend on the removal.
@@ -174,8 +174,8 @@ export class LaneWorker implements Service {
   /** Refreshes the window while a batch is applied, so that the next batch does not have to wait for a snapshot. */
   async #lookAhead(lease: Lease, over: AbortSignal): Promise<void> {
     const { accounts } = this.#context.scheduler;
-    for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); ; ) {
-      const longest = accounts.slice() === undefined ? LONGEST_PAUSE_MS : LONGEST_SHARED_PAUSE_MS;
+    for (const nextPause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS); ; ) {
+      const longest = accounts.slice() === undefined ? MAX_PAUSE_MS : MAX_SHARED_PAUSE_MS;
       await rest(Math.min(nextPause(), longest), over);
       if (over.aborted || !(await this.#window.look(lease))) return;
     }

@@ -15,7 +15,7 @@ const BEAT_MS = 250;
 const SHARE_OF_LOCK = 0.4;
 
 /** Minimum lease in milliseconds: on a busy machine, a live worker can be silent for almost this long. */
-const SHORTEST_LEASE_MS = 1000;
+const MIN_LEASE_MS = 1000;
 
 /** Timeout in milliseconds for each of the last commands on shutdown, because Redis may be unavailable. */
 const FAREWELL_MS = 500;
@@ -48,7 +48,7 @@ interface Worked {
 }
 
 /** Returns the milliseconds of silence after which other workers take over a worker's lanes. */
-const leaseFor = (lockDuration: number) => Math.max(SHORTEST_LEASE_MS, SHARE_OF_LOCK * lockDuration);
+const leaseFor = (lockDuration: number) => Math.max(MIN_LEASE_MS, SHARE_OF_LOCK * lockDuration);
 
 /**
  * Works this process's share of the lanes: opens the lanes that are assigned to it, closes the lanes that it has to

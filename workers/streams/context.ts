@@ -160,7 +160,7 @@ interface YieldingOptions {
    */
   processorWait(): number | undefined;
   /** Lag in milliseconds from which a destination no longer yields; 0 turns yielding off. */
-  mostMs: number;
+  maxMs: number;
   /** Milliseconds after which a yielding destination may read a page in any case; default 5,000. */
   pageEveryMs?: number;
   /** Called with the milliseconds of each wait. */
@@ -184,12 +184,12 @@ export function agesBy({ leasedAt }: Pick<LeasedDestination, 'leasedAt'>): (at: 
 export function createYielding({
   areWorkersBehind,
   processorWait,
-  mostMs,
+  maxMs,
   pageEveryMs = PAGE_EVERY_MS,
   onWait,
 }: YieldingOptions) {
   /** If the system does not report processor waits, the machine counts as shared. */
-  const isNeeded = () => mostMs > 0 && areWorkersBehind() && (processorWait() ?? 1) >= CONTENDED_SHARE;
+  const isNeeded = () => maxMs > 0 && areWorkersBehind() && (processorWait() ?? 1) >= CONTENDED_SHARE;
 
   async function wait({ age, maxAgeMs, until }: WaitLimits, leaving: AbortSignal): Promise<void> {
     const startedAt = performance.now();
@@ -209,14 +209,14 @@ export function createYielding({
      */
     page(age: Age, leaving: AbortSignal): Promise<void> {
       const until = (Math.floor(performance.now() / pageEveryMs) + 1) * pageEveryMs;
-      return wait({ age, maxAgeMs: mostMs, until }, leaving);
+      return wait({ age, maxAgeMs: maxMs, until }, leaving);
     },
     /**
      * Resolves when a file may be started, at the latest when its oldest change reaches `gatherMs`, or the
      * maximum age of throttled streams if that is more.
      */
     file(age: Age, gatherMs: number, leaving: AbortSignal): Promise<void> {
-      return wait({ age, maxAgeMs: Math.max(gatherMs, mostMs), until: Number.POSITIVE_INFINITY }, leaving);
+      return wait({ age, maxAgeMs: Math.max(gatherMs, maxMs), until: Number.POSITIVE_INFINITY }, leaving);
     },
   };
 }

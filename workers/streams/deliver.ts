@@ -237,7 +237,7 @@ async function deliverTo(
         'delivery to a stream failed because of a fault in Penstock',
       );
     else log.warn({ err: error, ...fieldsOf(leased) }, 'delivery to a stream failed');
-    const backOff = { retryMs: FIRST_RETRY_MS, mostMs: MAX_RETRY_MS };
+    const backOff = { retryMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
     // If the store does not respond, the lease expires by itself.
     await giveBackDestination(pool, leased, { error: reason, ...backOff, pause: isGone }).catch(() => {});

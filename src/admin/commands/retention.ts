@@ -5,7 +5,7 @@ import {
   countDue,
   eachWorkspace,
   firstKept,
-  MOST_COUNTED,
+  MAX_COUNTED,
   monthsKept,
   planRetention,
   readClocks,
@@ -21,7 +21,7 @@ import { commandLine, findWorkspace, type Installation, withInstallation } from 
 import { printPage, printRow, type Row } from '../output.ts';
 
 const HELD_DAYS = 30;
-const MOST_MONTHS = 1200;
+const MAX_MONTHS = 1200;
 
 export function addRetention(program: Command): void {
   const noun = addNoun(program, 'retention', {
@@ -81,8 +81,8 @@ function parseMonths(text: string): Months {
   if (text === 'forever') return { months: null };
   if (text === 'default') return { months: undefined };
   const months = /^\d{1,4}$/.test(text) ? Number(text) : 0;
-  if (months < 1 || months > MOST_MONTHS)
-    throw new Refusal(`--months must be 1 to ${MOST_MONTHS}, forever or default (it is '${text}')`);
+  if (months < 1 || months > MAX_MONTHS)
+    throw new Refusal(`--months must be 1 to ${MAX_MONTHS}, forever or default (it is '${text}')`);
   return { months };
 }
 
@@ -166,7 +166,7 @@ async function plan({ json }: { json?: boolean }): Promise<void> {
       const count = await countDue(retention, due);
       rows.push({
         ...{ workspace: due.workspace, month: due.month, kind: due.kind },
-        rows: count >= MOST_COUNTED ? `${MOST_COUNTED} or more` : count,
+        rows: count >= MAX_COUNTED ? `${MAX_COUNTED} or more` : count,
       });
     }
     printPage(json, 'months', { rows, next: null });

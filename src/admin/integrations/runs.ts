@@ -14,7 +14,7 @@ import { commandLine, findWorkspaceId, type Installation, withInstallation } fro
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
 
 /** Maximum number of integrations of one name that are read, to list their workspaces in an error. */
-const MOST_NAMED = 10;
+const MAX_SAME_NAME = 10;
 
 /**
  * Finds an integration by its name or its id.
@@ -28,7 +28,7 @@ export async function findIntegration(
   workspace?: string,
 ): Promise<SelectedIntegration> {
   const workspaceId = await findWorkspaceId(database, workspace);
-  const wanted = { workspaceId, limit: MOST_NAMED };
+  const wanted = { workspaceId, limit: MAX_SAME_NAME };
   const named = await selectIntegrations(database.pool, { ...wanted, name: nameOrId });
   const [found, ...others] =
     named.length === 0 && validate(nameOrId)

@@ -8,13 +8,13 @@ import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { empty, pathWith, table } from '../layout.ts';
 
 /** Maximum number of an account's workspaces, and of teams per workspace, that the page shows. */
-const MOST_SHOWN = 100;
+const MAX_SHOWN = 100;
 
 /** Maximum number of workspaces per account and of teams per workspace, as in SCIM. */
-const MOST_GROUPS = 500;
+const MAX_GROUPS = 500;
 
 /** Maximum number of suggestions for a field. Other names can be typed. */
-const MOST_OFFERED = 200;
+const MAX_SUGGESTIONS = 200;
 
 interface Holder {
   id: string;
@@ -25,8 +25,8 @@ interface Holder {
 /** Renders an account's permissions and teams by workspace, each with a button to remove it. */
 export async function groupTable({ prisma }: Database, { id, appGroups }: Holder): Promise<Part> {
   const all = appGroups as AppGroup[];
-  const shown = all.slice(0, MOST_SHOWN).map(({ teams = [], ...group }) => ({
-    ...{ ...group, teams: teams.slice(0, MOST_SHOWN), left: teams.length - MOST_SHOWN },
+  const shown = all.slice(0, MAX_SHOWN).map(({ teams = [], ...group }) => ({
+    ...{ ...group, teams: teams.slice(0, MAX_SHOWN), left: teams.length - MAX_SHOWN },
   }));
   if (shown.length === 0)
     return empty(
@@ -65,12 +65,12 @@ export async function groupTable({ prisma }: Database, { id, appGroups }: Holder
         `Remove all permissions in ${workspaces.get(workspace) ?? workspace}`,
       ]),
     ]),
-  )}${all.length > MOST_SHOWN && html`<p class="faint pager">The first ${MOST_SHOWN} of ${all.length} are shown.</p>`}`;
+  )}${all.length > MAX_SHOWN && html`<p class="faint pager">The first ${MAX_SHOWN} of ${all.length} are shown.</p>`}`;
 }
 
 /** Renders the forms that assign a permission set or a team in a workspace of the company. */
 export async function giveForms({ prisma }: Database, { id, companyId }: Holder): Promise<Html> {
-  const page = { select: { name: true }, orderBy: { name: 'asc' }, take: MOST_OFFERED } as const;
+  const page = { select: { name: true }, orderBy: { name: 'asc' }, take: MAX_SUGGESTIONS } as const;
   const [workspaces, sets, teams] = await Promise.all([
     prisma.workspace.findMany({ ...page, where: { companyId } }),
     prisma.permissionSet.findMany({ ...page, where: { companyId } }),
@@ -117,8 +117,8 @@ const act: Page<PageServices> = {
     const changed = await change(visit, account);
     const to = (done: string) => ({ to: pathWith(`/accounts/${account.id}`, { done }) });
     if (changed === undefined) return to('as_before');
-    if (changed.appGroups.length > MOST_GROUPS)
-      throw new Sorry(409, `An account can have at most ${MOST_GROUPS} workspaces.`);
+    if (changed.appGroups.length > MAX_GROUPS)
+      throw new Sorry(409, `An account can have at most ${MAX_GROUPS} workspaces.`);
     const ending = await giveGroups(services.database.pool, actor, { account, ...changed });
     if (ending !== 'done')
       throw new Sorry(
@@ -214,8 +214,8 @@ async function giveTeam(visit: Visit<PageServices>, { companyId, appGroups }: Ho
   return {
     appGroups: withGroup(appGroups as AppGroup[], workspaceId, ({ teams = [], ...group }) => {
       const others = teams.filter((one) => one.team !== team.team);
-      if (others.length >= MOST_GROUPS)
-        throw new Sorry(409, `An account can have at most ${MOST_GROUPS} teams of a workspace.`);
+      if (others.length >= MAX_GROUPS)
+        throw new Sorry(409, `An account can have at most ${MAX_GROUPS} teams of a workspace.`);
       return { ...group, teams: [...others, team] };
     }),
     gives: { team: team.team },

@@ -16,7 +16,7 @@ import { sessionTable } from './sign-in.ts';
 const PAGE = 50;
 
 /** Maximum number of sessions per account. */
-const MOST_SESSIONS = 100;
+const MAX_SESSIONS = 100;
 
 const MAX_TEXT = 320;
 
@@ -133,7 +133,7 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
   const [groups, forms, sessions] = await Promise.all([
     groupTable(services.database, account),
     giveForms(services.database, account),
-    listSessions(pool, { accountId: id, companyId }, { limit: MOST_SESSIONS }),
+    listSessions(pool, { accountId: id, companyId }, { limit: MAX_SESSIONS }),
   ]);
   const isInvited = account.invitationExpiresAt !== null && account.invitationExpiresAt > nowDate();
   const button = (action: string, text: string, look = '') =>
@@ -183,7 +183,7 @@ const act: Page<PageServices> = {
       case 'sign_out': {
         const { pool } = services.database;
         const scope = { accountId: id, companyId };
-        const sessions = await listSessions(pool, scope, { limit: MOST_SESSIONS });
+        const sessions = await listSessions(pool, scope, { limit: MAX_SESSIONS });
         const ended = await audited(pool, actor, async (tx) => {
           const entries = await endSessions(
             tx,

@@ -3,7 +3,7 @@ import { type Html, html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
 import { isUuid } from '../../profile/values.ts';
 import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
-import { type AuditRow, type AuditSearch, MOST_LOOKED_THROUGH, searchAudit } from '../../store/audit-list.ts';
+import { type AuditRow, type AuditSearch, MAX_SCANNED, searchAudit } from '../../store/audit-list.ts';
 import type { Database } from '../../store/database.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
@@ -13,7 +13,7 @@ const PAGE = 50;
 
 /** Entries per query of a CSV download, and maximum number of entries read per file, including filtered ones. */
 const FILE_PAGE = 500;
-export const MOST_READ = 100_000;
+export const MAX_FILE_ENTRIES = 100_000;
 
 /** Maximum length of a filter in characters. */
 const MAX_TEXT = 320;
@@ -95,7 +95,7 @@ ${entries(
   next !== undefined,
 )}
 ${next && nextPage('/audit', { ...given, before: next })}
-<p class="actions"><a class="button" href="${pathWith('/audit.csv', given)}">Download as CSV</a> <span class="faint">${count(MOST_READ, 'entry', 'entries')} are read for a file; its last line says where it ended, and how to go on.</span></p>`;
+<p class="actions"><a class="button" href="${pathWith('/audit.csv', given)}">Download as CSV</a> <span class="faint">${count(MAX_FILE_ENTRIES, 'entry', 'entries')} are read for a file; its last line says where it ended, and how to go on.</span></p>`;
     return { title: 'Audit', body };
   },
 };
@@ -128,7 +128,7 @@ function entries(rows: AuditRow[], isCut: boolean): Part {
   if (rows.length === 0 && isCut)
     return empty(
       'No matching entries yet',
-      `${MOST_LOOKED_THROUGH} entries were searched. “Older” continues after them.`,
+      `${MAX_SCANNED} entries were searched. “Older” continues after them.`,
     );
   if (rows.length === 0)
     return empty('No entries', 'Remove a filter. Every action appears here immediately.');
@@ -171,7 +171,7 @@ const download: Page<PageServices> = {
     async function* chunks() {
       yield csvLine(columns);
       let before = isUuid(query('before')) ? query('before') : undefined;
-      for (let read = 0; read < MOST_READ; ) {
+      for (let read = 0; read < MAX_FILE_ENTRIES; ) {
         const { rows, next, looked } = await searchAudit(pool, { ...search, before, limit: FILE_PAGE });
         yield rows.map((row) => lineOf(asSeenBy(viewer, row))).join('');
         if (next === undefined) return;
@@ -180,7 +180,7 @@ const download: Page<PageServices> = {
       }
       const more = pathWith('/audit.csv', { ...given, before });
       yield csvLine([
-        `The file ends here, since ${MOST_READ} entries were read: it has what was done after ${momentOf(before!)}. It goes on at ${more}`,
+        `The file ends here, since ${MAX_FILE_ENTRIES} entries were read: it has what was done after ${momentOf(before!)}. It goes on at ${more}`,
       ]);
     }
   },

@@ -115,11 +115,11 @@ function mendForm({ id, object }: WholeLetter, given: string | undefined): Html 
  * Maximum length in characters of an object that is indented. Deep nesting can make indented text a thousand times
  * longer.
  */
-const MOST_INDENTED = 65_536;
+const MAX_INDENTED_LENGTH = 65_536;
 
 /** Indents JSON, unless parsing would change it: a number with many digits would lose precision. */
 function legible(text: string): string {
-  if (text.length > MOST_INDENTED) return text;
+  if (text.length > MAX_INDENTED_LENGTH) return text;
   const value = JSON.parse(text);
   return JSON.stringify(value) === text ? JSON.stringify(value, undefined, 2) : text;
 }
@@ -128,7 +128,7 @@ const act: Page<PageServices> = {
   method: 'post',
   path: '/dead-letters/:id',
   right: 'change',
-  mostBytes: FORM_BYTES,
+  maxBytes: FORM_BYTES,
   async handle(visit) {
     const { services, viewer, actor, field } = visit;
     const found = await findLetter(visit);
@@ -179,7 +179,7 @@ const digestOf = ({ kind, reason }: GroupName) =>
  * Maximum length in characters of the filter on the start of a reason. Further characters of a reason are not
  * distinguished.
  */
-const MOST_OF_BEGINNING = 120;
+const MAX_REASON_PREFIX = 120;
 
 /**
  * Renders the filters: the kind, and for waiting dead letters also the start of the reason if the viewer may see
@@ -193,7 +193,7 @@ export function filters(
   const mayRead = (chosen ? [chosen] : workspaces).some(({ id }) => viewer.can('pii', id));
   return html`<form class="row" method="get" action="/dead-letters">${workspaceChoice(workspaces, chosen)}
 <label>Kind <input name="kind" value="${query('kind')}" maxlength="60" autocomplete="off"></label>
-${waits && mayRead && html`<label>Reason begins with <input name="reason" value="${query('reason')}" maxlength="${MOST_OF_BEGINNING}" autocomplete="off"></label>`}
+${waits && mayRead && html`<label>Reason begins with <input name="reason" value="${query('reason')}" maxlength="${MAX_REASON_PREFIX}" autocomplete="off"></label>`}
 <input type="hidden" name="state" value="${state}"><button>Show</button></form>`;
 }
 
@@ -205,8 +205,8 @@ export async function groupsOf(
 ): Promise<Part> {
   const { services, viewer, query } = visit;
   const [kind, beginning, key] = ['kind', 'reason', 'after'].map((name) => query(name) || undefined);
-  if (beginning !== undefined && beginning.length > MOST_OF_BEGINNING)
-    throw new Sorry(400, `'reason' must have at most ${MOST_OF_BEGINNING} characters.`);
+  if (beginning !== undefined && beginning.length > MAX_REASON_PREFIX)
+    throw new Sorry(400, `'reason' must have at most ${MAX_REASON_PREFIX} characters.`);
   // A search must not confirm a reason that the page would mask.
   const workspaceIds = beginning === undefined ? ids : ids.filter((id) => viewer.can('pii', id));
   if (workspaceIds.length === 0) throw lacking('pii');

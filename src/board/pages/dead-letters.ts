@@ -18,7 +18,7 @@ import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './d
 const PAGE = 50;
 
 /** Maximum number of dead letters per action on a whole group. */
-const MOST_AT_ONCE = 1000;
+const MAX_PER_ACTION = 1000;
 
 const tabs = [
   ['', 'Waiting'],
@@ -137,10 +137,10 @@ ${Object.entries(self).map(([name, value]) => html`<input type="hidden" name="${
 ${listed}${next}
 <div class="actions"><button type="button" data-check-all hidden>Select all on this page</button>
 <button class="main" name="action" value="replay">Replay selected</button>
-<button name="action" value="replay_group">Replay the latest ${count(MOST_AT_ONCE, '', '').trim()} of this group</button></div>
+<button name="action" value="replay_group">Replay the latest ${count(MAX_PER_ACTION, '', '').trim()} of this group</button></div>
 <div class="actions"><label class="grow">Reason to discard <input name="why" maxlength="${MAX_REASON}" autocomplete="off"></label>
 <button class="danger" name="action" value="discard">Discard selected</button>
-<button class="danger" name="action" value="discard_group">Discard the latest ${count(MOST_AT_ONCE, '', '').trim()}</button></div>
+<button class="danger" name="action" value="discard_group">Discard the latest ${count(MAX_PER_ACTION, '', '').trim()}</button></div>
 </form>`;
 }
 
@@ -175,7 +175,7 @@ const act: Page<PageServices> = {
     const ids = !action.endsWith('_group')
       ? await ownIds(services, fields('id'), workspaceId)
       : group
-        ? (await selectOfGroup(pool, { ...group, limit: MOST_AT_ONCE })).map(({ id }) => id)
+        ? (await selectOfGroup(pool, { ...group, limit: MAX_PER_ACTION })).map(({ id }) => id)
         : [];
     if (ids.length === 0) throw new Sorry(400, 'Select at least one dead letter.');
     const back = (done: string) => ({

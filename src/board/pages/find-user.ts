@@ -7,7 +7,7 @@ import { chosenWorkspace, type PageServices, Sorry, type Visit } from '../consol
 import { isAddress } from './users.ts';
 
 /** Maximum number of workspaces in which a merged user is searched. */
-const MOST = 25;
+const MAX_WORKSPACES = 25;
 
 const SERVICE_ID = /^[0-9a-f]{24}$/;
 
@@ -47,7 +47,7 @@ export async function findUser({
   let workspace = among.find((one) => one.id === found?.workspaceId);
   let present = found?.id;
   // A missing user may have been merged. Few viewers have several workspaces to search.
-  for (const one of workspace ? [] : among.slice(0, MOST)) {
+  for (const one of workspace ? [] : among.slice(0, MAX_WORKSPACES)) {
     present = await findKeptProfile(pool, one.id, id);
     workspace = present === undefined ? undefined : one;
     if (workspace) break;

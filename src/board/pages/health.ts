@@ -1,4 +1,4 @@
-import { MOST_LETTERS } from '../../checks/read.ts';
+import { MAX_DEAD_LETTERS } from '../../checks/read.ts';
 import type { StoreState } from '../../checks/readings.ts';
 import { amount, living } from '../../checks/text.ts';
 import { grouped, rangesOf } from '../../platform/format.ts';
@@ -75,7 +75,7 @@ function figures({ lanes, processes, deadLetters: letters, rates }: FleetState):
       letters === undefined
         ? undefined
         : letters.isMore
-          ? `over ${grouped(MOST_LETTERS)}`
+          ? `over ${grouped(MAX_DEAD_LETTERS)}`
           : grouped(letters.count),
     ],
   ];

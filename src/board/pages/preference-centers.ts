@@ -29,10 +29,10 @@ import { chooseUser, chosenUser, presentWorkspace } from './groups.ts';
 const PAGE = 100;
 
 /** Maximum number of characters shown of a template. */
-const MOST_SHOWN = 20_000;
+const MAX_SHOWN_LENGTH = 20_000;
 
 /** Maximum number of groups that a preview loads. */
-const MOST_GROUPS = 1000;
+const MAX_GROUPS = 1000;
 
 const screens = { phone: 'Phone, 390 px', desktop: 'Desktop, 1280 px' } as const;
 const templates = { page: 'Page', confirmation: 'Confirmation' } as const;
@@ -178,8 +178,8 @@ function optionsOf({ options }: PreferenceCenter): Html {
 }
 
 function source(name: string, template: string): Html {
-  const more = template.length - MOST_SHOWN;
-  return html`<details class="source"><summary>${name}</summary><div class="scroll" role="region" aria-label="${name}, as it was written" tabindex="0"><pre>${template.slice(0, MOST_SHOWN)}</pre></div>${more > 0 && html`<p class="faint">and ${grouped(more)} characters more</p>`}</details>`;
+  const more = template.length - MAX_SHOWN_LENGTH;
+  return html`<details class="source"><summary>${name}</summary><div class="scroll" role="region" aria-label="${name}, as it was written" tabindex="0"><pre>${template.slice(0, MAX_SHOWN_LENGTH)}</pre></div>${more > 0 && html`<p class="faint">and ${grouped(more)} characters more</p>`}</details>`;
 }
 
 const preview: Page<PageServices> = {
@@ -194,7 +194,7 @@ const preview: Page<PageServices> = {
       where: { workspaceId: workspace.id, archivedAt: null },
       select: { id: true, channel: true },
       orderBy: { id: 'asc' },
-      take: MOST_GROUPS,
+      take: MAX_GROUPS,
     });
     const view = viewFor(user, groups, viewer.can('pii', workspace.id));
     const isPage = choice(templates, query('template')) === 'page';

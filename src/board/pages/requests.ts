@@ -8,7 +8,7 @@ import {
 } from '../../operations/requests/follow.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { meaningOf } from '../../profile/refusal.ts';
-import { MOST_COUNTED } from '../../queue/waiting-search.ts';
+import { MAX_COUNTED } from '../../queue/waiting-search.ts';
 import type { Tone } from '../../resources/resource.ts';
 import type { Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
@@ -26,13 +26,13 @@ import {
 } from '../layout.ts';
 
 /** Maximum number of workspaces searched if none is selected. */
-const MOST_WORKSPACES = 5;
+const MAX_WORKSPACES = 5;
 
 /** Maximum number of objects shown. Only bulk requests have more than a few hundred. */
-const MOST_OBJECTS = 500;
+const MAX_OBJECTS = 500;
 
 /** Maximum number of lanes for which the page shows the queue position. */
-const MOST_LANES = 16;
+const MAX_LANES = 16;
 
 const isRequestId = (text: string) => isVersionedUuid(text) && version(text) === 7;
 
@@ -71,8 +71,8 @@ const follow: Page<PageServices> = {
     if (!isRequestId(id)) throw new Sorry(404, 'Invalid request id. It must be a UUID of version 7.');
     const chosen = await chosenWorkspace({ findWorkspace, query });
     const among = chosen ? [chosen] : workspaces;
-    if (among.length > MOST_WORKSPACES)
-      throw new Sorry(400, `Choose its workspace under “Requests”: you have more than ${MOST_WORKSPACES}.`);
+    if (among.length > MAX_WORKSPACES)
+      throw new Sorry(400, `Choose its workspace under “Requests”: you have more than ${MAX_WORKSPACES}.`);
     const found = await findIn(services, among, id);
     if (!found)
       throw new Sorry(
@@ -136,7 +136,7 @@ async function front({ waiting }: PageServices, { waits }: FollowedRequest): Pro
   if (waits.length === 0) return undefined;
   const now = Date.now();
   const rows = await Promise.all(
-    waits.slice(0, MOST_LANES).map(async ({ lane, envelopeId }) => {
+    waits.slice(0, MAX_LANES).map(async ({ lane, envelopeId }) => {
       const { ahead, first } = await waiting.standing(lane, envelopeId);
       return [
         `Lane ${lane}`,
@@ -144,7 +144,7 @@ async function front({ waiting }: PageServices, { waits }: FollowedRequest): Pro
         first?.id === envelopeId
           ? 'in work, or next'
           : ahead === undefined
-            ? `more than ${MOST_COUNTED}`
+            ? `more than ${MAX_COUNTED}`
             : count(ahead, 'envelope'),
         first === undefined
           ? ''
@@ -176,8 +176,8 @@ function objects({ objects: all, deadLetters }: FollowedRequest, pii: boolean): 
       letter === undefined ? '' : html`<a href="/dead-letters/${letter}">show</a>`,
     ];
   };
-  return html`${table('Objects of the request', ['Array', { name: 'Place', number: true }, 'Status', 'Why', 'Dead letter'], all.slice(0, MOST_OBJECTS).map(row))}
-${all.length > MOST_OBJECTS && html`<p class="faint pager">The first ${MOST_OBJECTS} are shown, of ${count(all.length, 'object')}. <code>GET /requests/{request_id}</code> has all.</p>`}`;
+  return html`${table('Objects of the request', ['Array', { name: 'Place', number: true }, 'Status', 'Why', 'Dead letter'], all.slice(0, MAX_OBJECTS).map(row))}
+${all.length > MAX_OBJECTS && html`<p class="faint pager">The first ${MAX_OBJECTS} are shown, of ${count(all.length, 'object')}. <code>GET /requests/{request_id}</code> has all.</p>`}`;
 }
 
 function refusedObjects({ refused, rejected }: FollowedRequest): Part {

@@ -29,7 +29,7 @@ const COUNT_MS = 1000;
 const USERS_PER_STATEMENT = { first: 100, least: 20, most: 1000 };
 
 /** Maximum number of concurrent counts. Each keeps Postgres busy for a second. */
-const MOST_COUNTS = 2;
+const MAX_CONCURRENT_COUNTS = 2;
 
 /** Number of user ids that a count shows as examples. */
 const SAMPLE = 10;
@@ -161,7 +161,8 @@ export async function countMembers(
   if (!viewer.can('users', workspaceId)) throw lacking('users');
   const definition = readFilter(field('definition'));
   if (asksWho(definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
-  if (counts >= MOST_COUNTS) throw new Sorry(503, 'Too many counts are running. Try again in a few seconds.');
+  if (counts >= MAX_CONCURRENT_COUNTS)
+    throw new Sorry(503, 'Too many counts are running. Try again in a few seconds.');
   const number = (name: string) => (/^\d{1,12}$/.test(field(name)) ? Number(field(name)) : 0);
   let [users, matched] = [number('users'), number('matched')];
   let after: string | undefined = isUuid(field('after')) ? field('after') : NIL_UUID;

@@ -31,7 +31,7 @@ import {
 const PAGE = 50;
 
 /** Maximum length in characters of a filter description in the list. */
-const MOST_WORDS = 300;
+const MAX_WORDS = 300;
 
 const list: Page<PageServices> = {
   method: 'get',
@@ -52,7 +52,7 @@ async function listPage(visit: Visit<PageServices>, workspace: Workspace, shown:
     .slice(0, PAGE)
     .map((one) => [
       html`<a href="${pathOf(one)}">${one.name}</a>`,
-      html`<span class="wrap">${inWords(one.definition, pii, MOST_WORDS)}</span>`,
+      html`<span class="wrap">${inWords(one.definition, pii, MAX_WORDS)}</span>`,
       one.archivedAt === null ? badge('active', 'good') : badge('archived'),
       moment(one.createdAt),
     ]);
@@ -81,7 +81,7 @@ const make: Page<PageServices> = {
   method: 'post',
   path: '/segments',
   right: 'segments',
-  mostBytes: FORM_BYTES,
+  maxBytes: FORM_BYTES,
   async handle(visit) {
     const { services, viewer, actor, field, findWorkspace } = visit;
     const workspace = await findWorkspace(field('workspace'));
@@ -168,7 +168,7 @@ const act: Page<PageServices> = {
   method: 'post',
   path: '/segments/:id',
   right: 'segments',
-  mostBytes: FORM_BYTES,
+  maxBytes: FORM_BYTES,
   async handle(visit) {
     const { services, viewer, actor, field } = visit;
     const one = await findOne(visit);

@@ -90,7 +90,7 @@ function plain(title: string, content: Html): string {
 const PAGE = 50;
 
 /** Maximum number of sessions that one action ends. */
-const MOST_ENDED = 200;
+const MAX_ENDED_SESSIONS = 200;
 
 /**
  * Returns the sessions that the viewer may see and end: own sessions, or for administrators the sessions of the company
@@ -195,7 +195,7 @@ const act: Page<PageServices> = {
 async function ownSessions({ services, viewer }: Visit<PageServices>): Promise<string[]> {
   if (viewer.accountId === undefined) return services.operators.list().map(({ id }) => id);
   const scope = { accountId: viewer.accountId };
-  const found = await listSessions(services.database.pool, scope, { limit: MOST_ENDED });
+  const found = await listSessions(services.database.pool, scope, { limit: MAX_ENDED_SESSIONS });
   return found.map(({ id }) => id);
 }
 

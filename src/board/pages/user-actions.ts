@@ -81,7 +81,7 @@ const STATES = ['subscribed', 'unsubscribed', 'opted_in'] as const;
 const TYPES = ['text', 'number', 'true or false', 'JSON'] as const;
 
 /** Maximum number of groups in the form. */
-const MOST_GROUPS = 200;
+const MAX_GROUPS = 200;
 
 /** Renders the form that sets a subscription; undefined if the viewer may not change users. */
 export async function subscriptionForm({ services, viewer }: Visit<PageServices>, seen: Seen): Promise<Part> {
@@ -90,7 +90,7 @@ export async function subscriptionForm({ services, viewer }: Visit<PageServices>
   const groups = await services.database.prisma.subscriptionGroup.findMany({
     where: { workspaceId, archivedAt: null },
     orderBy: { name: 'asc' },
-    take: MOST_GROUPS,
+    take: MAX_GROUPS,
     select: { id: true, name: true },
   });
   const choices = [['email', 'Email'], ['push', 'Push'], ...groups.map(({ id, name }) => [id, name])];

@@ -16,10 +16,10 @@ import { shownExternalId } from './users.ts';
 /** Renders the parts of a user's page. With `pii` false, they contain no personal data. */
 
 /** Rows per page of each short list: names, devices, kinds of events. */
-export const MOST = 25;
+export const LIST_PAGE = 25;
 
 /** Maximum number of earlier external ids that are read. */
-export const MOST_RENAMED = 1000;
+export const MAX_RENAMED_IDS = 1000;
 
 export function profile(user: StoredUser, pii: boolean): Part {
   const mask = (value: Json | undefined): Part =>
@@ -89,13 +89,13 @@ interface Slice {
 
 /** Returns the part of a list for a page. An index after the end selects the last page. */
 function sliceOf<One>(all: readonly One[], { from, path }: Slice) {
-  const first = Math.max(0, Math.min(from, Math.floor((all.length - 1) / MOST) * MOST));
-  const shown = all.slice(first, first + MOST);
+  const first = Math.max(0, Math.min(from, Math.floor((all.length - 1) / LIST_PAGE) * LIST_PAGE));
+  const shown = all.slice(first, first + LIST_PAGE);
   const behind = first + shown.length;
   const left = all.length - behind;
   const pager =
-    all.length > MOST &&
-    html`<p class="pager">${grouped(first + 1)} to ${grouped(behind)}${first > 0 && html` <a href="${path(Math.max(0, first - MOST))}">those before</a>`}${left > 0 && html` <a href="${path(behind)}">and ${grouped(left)} more</a>`}</p>`;
+    all.length > LIST_PAGE &&
+    html`<p class="pager">${grouped(first + 1)} to ${grouped(behind)}${first > 0 && html` <a href="${path(Math.max(0, first - LIST_PAGE))}">those before</a>`}${left > 0 && html` <a href="${path(behind)}">and ${grouped(left)} more</a>`}</p>`;
   return { shown, pager };
 }
 
@@ -133,7 +133,7 @@ export function names({ user, merged, renamed, pii, slice }: Names): Part {
     ['Kind', 'Name', 'Since'],
     shown.map((row) => row()),
   )}${pager}
-${renamed.length > MOST_RENAMED && html`<p class="faint pager">These are ${grouped(MOST_RENAMED)} earlier external ids of more: an export has all.</p>`}
+${renamed.length > MAX_RENAMED_IDS && html`<p class="faint pager">These are ${grouped(MAX_RENAMED_IDS)} earlier external ids of more: an export has all.</p>`}
 ${merged.length > MAX_MERGED && html`<p class="faint pager">These are ${grouped(MAX_MERGED)} merged users of more.</p>`}`;
 }
 
@@ -174,7 +174,7 @@ ${pager}`;
 const PAGE = 50;
 
 /** Maximum number of property members shown per entry. A page has 50 entries. */
-const MOST_NODES = 40;
+const MAX_NODES = 40;
 
 type Entry = { at: number; deed: Deed } | { at: number; change: HistoryRow };
 
@@ -242,7 +242,7 @@ function deedRow({ at, deed }: { at: number; deed: Deed }, pii: boolean): Part[]
     moment(deed.time),
     html`${price && html`<span>${price}</span> `}${
       size > 0
-        ? html`<details><summary>${count(size, 'property', 'properties')}</summary>${tree(inner, { masked: !pii, most: MOST_NODES })}</details>`
+        ? html`<details><summary>${count(size, 'property', 'properties')}</summary>${tree(inner, { masked: !pii, most: MAX_NODES })}</details>`
         : typeof inner === 'string' && html`<span class="faint">${inner}</span>`
     }${deed.appId !== null && html`<span class="faint">app ${deed.appId}</span>`}`,
   ];

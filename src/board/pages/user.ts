@@ -13,8 +13,8 @@ import { attributeForm, subscriptionForm } from './user-actions.ts';
 import {
   attributes,
   devices,
-  MOST,
-  MOST_RENAMED,
+  LIST_PAGE,
+  MAX_RENAMED_IDS,
   names,
   profile,
   readEntries,
@@ -47,7 +47,7 @@ const show: Page<PageServices> = {
         ],
       }),
       selectMerged(pool, workspace.id, id),
-      selectRenamed(pool, { workspaceId: workspace.id, profileId: id, limit: MOST_RENAMED + 1 }),
+      selectRenamed(pool, { workspaceId: workspace.id, profileId: id, limit: MAX_RENAMED_IDS + 1 }),
     ]);
     if (!user) throw new Sorry(404, 'This user has just been deleted.');
     const subjects = subjectsOf(user);
@@ -124,7 +124,7 @@ function namesOf(user: StoredUser): string[] {
   const identifiers: Identifier[] = [
     { service_id: toServiceId(user.id) },
     ...(user.external_id === null ? [] : [{ external_id: user.external_id }]),
-    ...(user.user_aliases ?? []).slice(0, MOST).map((user_alias) => ({ user_alias })),
+    ...(user.user_aliases ?? []).slice(0, LIST_PAGE).map((user_alias) => ({ user_alias })),
   ];
   return [`u:${user.id}`, ...identifiers.map(identifierText)];
 }

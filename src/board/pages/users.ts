@@ -13,7 +13,7 @@ import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console
 import { empty, MASK, moment, pathWith, table, workspaceChoice } from '../layout.ts';
 
 /** Users per page. For a user further down, refine the search. */
-const MOST = 50;
+const PAGE = 50;
 
 /** Number of newest users shown before a search. */
 const NEWEST = 20;
@@ -57,9 +57,9 @@ async function find(
   const open = ids.filter((id) => viewer.can('pii', id));
   const closed = ids.filter((id) => !viewer.can('pii', id));
   const look = (among: string[], search: UserSearch | undefined) =>
-    among.length === 0 || !search ? [] : searchUsers(pool, among, { search, limit: MOST });
+    among.length === 0 || !search ? [] : searchUsers(pool, among, { search, limit: PAGE });
   const found = await Promise.all([look(open, parseUserSearch(text)), look(closed, maskedSearch(text))]);
-  return found.flat().slice(0, MOST);
+  return found.flat().slice(0, PAGE);
 }
 
 const search: Page<PageServices> = {
@@ -123,7 +123,7 @@ function results(viewer: Viewer, { found, text, several, names }: Results): Part
     caption,
     ['User', 'Name', 'Email', 'Phone', ...(several ? ['Workspace'] : []), 'Made', 'Updated'],
     rows,
-  )}${found.length === MOST && html`<p class="faint pager">The first ${MOST} are shown. Enter more of the text to narrow the search.</p>`}`;
+  )}${found.length === PAGE && html`<p class="faint pager">The first ${PAGE} are shown. Enter more of the text to narrow the search.</p>`}`;
 }
 
 export const userListPages = [search];

@@ -37,8 +37,8 @@ const MAX_LISTED = 1000;
 const SETTLE_MS = 10_000;
 
 /** Milliseconds between two checks of the lanes: the first and the longest pause. */
-const FIRST_LOOK_MS = 1;
-const LONGEST_LOOK_MS = 25;
+const FIRST_POLL_MS = 1;
+const MAX_POLL_MS = 25;
 
 export interface ControlSources {
   pool: Pool;
@@ -156,7 +156,7 @@ export function createControl(sources: ControlSources) {
 
   const settle = (milliseconds: number) =>
     until(isIdle, {
-      every: backOff(FIRST_LOOK_MS, LONGEST_LOOK_MS),
+      every: backOff(FIRST_POLL_MS, MAX_POLL_MS),
       deadline: Date.now() + milliseconds,
     });
 

@@ -32,7 +32,7 @@ export class SeedError extends Error {
 
 type Path = (string | number)[];
 
-const MOST_PROBLEMS = 100;
+const MAX_PROBLEMS = 100;
 
 interface Seed {
   subscription_groups?: Definition[];
@@ -158,7 +158,7 @@ export async function applySeed(text: string, target: SeedTarget): Promise<Recor
   function refuseAnswer({ status, body }: ApiAnswer, sent: Record<string, Placed[]>, path: Path): void {
     const errors = Array.isArray(body.errors) ? body.errors.filter(isRecord) : [];
     if (status < 300 && errors.length === 0) return;
-    const named = errors.slice(0, MOST_PROBLEMS).map((one) => {
+    const named = errors.slice(0, MAX_PROBLEMS).map((one) => {
       const { input_array, index, type, message } = one as Record<string, string & number>;
       return problems.at(sent[input_array!]?.[index!]?.path ?? path, type ?? message ?? JSON.stringify(one));
     });

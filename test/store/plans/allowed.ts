@@ -45,7 +45,7 @@ const PAGE = 'a page, in the order of the index';
 const OLD = 'what is old enough to go';
 const OPEN = 'by the index of open exports: at most MAX_OPEN_EXPORTS of an owner';
 
-const COUNTED = 'as many as are counted, at most MOST_COUNTED, when somebody asks for the plan';
+const COUNTED = 'as many as are counted, at most MAX_COUNTED, when somebody asks for the plan';
 
 /** Reads of large tables beyond single rows, with the reason why each stays short. */
 export const longReads: Record<string, string> = {

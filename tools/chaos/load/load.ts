@@ -16,7 +16,7 @@ export interface LoadOptions {
    * Maximum objects that wait to be applied. Above it, the clients delay their next requests. Infinity turns
    * the check off.
    */
-  mostUnapplied?: number;
+  maxUnapplied?: number;
   /** Wraps each request, to limit concurrency over several loads; by default requests are sent directly. */
   pass?<Answer>(send: () => Promise<Answer>): Promise<Answer>;
   /** Milliseconds that a client waits after a failed request. */
@@ -84,7 +84,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
 
   async function watchWorkers(): Promise<void> {
     const before = await processedBefore;
-    while (!stopping && mostUnapplied < Number.POSITIVE_INFINITY) {
+    while (!stopping && maxUnapplied < Number.POSITIVE_INFINITY) {
       processed = await countProcessed(fleet).then(
         (count) => count - before,
         () => processed,

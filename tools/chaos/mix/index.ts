@@ -44,7 +44,7 @@ export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario 
       const { fleet, load, circles } = await beginTraffic(
         scene,
         { url: postgres.url, env: { QUEUE_TIMEOUT_MS: '2000' } },
-        { peoplePerRequest: 25, mostUnapplied: 20_000 },
+        { peoplePerRequest: 25, maxUnapplied: 20_000 },
       );
       const target: Target = { fleet, postgres, redis: fleet.redis, random: scene.random };
       const from = Date.now();

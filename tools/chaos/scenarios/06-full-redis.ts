@@ -16,7 +16,7 @@ export const fullRedis: Scenario = {
     const { fleet, load, circles, knockKey } = await beginTraffic(
       scene,
       { env: { QUEUE_TIMEOUT_MS: '700' } },
-      { peoplePerRequest: 25, mostUnapplied: 1_000_000, rate: Number.POSITIVE_INFINITY },
+      { peoplePerRequest: 25, maxUnapplied: 1_000_000, rate: Number.POSITIVE_INFINITY },
     );
     const redis = new Redis(fleet.redis!.url);
     redis.on('error', () => {});

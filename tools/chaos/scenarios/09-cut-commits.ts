@@ -12,7 +12,7 @@ export const cutCommits: Scenario = {
     const cutter = await startCommitCutter(fleet.env.DATABASE_URL!);
     // A cut lease of a lane is tested elsewhere.
     await fleet.startWorker({ DATABASE_URL: cutter.url });
-    const load = startLoad(fleet, { clients: 4, peoplePerRequest: 1, mostUnapplied: 200 });
+    const load = startLoad(fleet, { clients: 4, peoplePerRequest: 1, maxUnapplied: 200 });
     for (let cut = 0; cut < cuts; cut++) {
       scene.say(`cut ${cut + 1} of ${cuts}`);
       cutter.arm(cut % 4 === 0 ? 'before' : 'after');

@@ -11,7 +11,7 @@ export const deliveredThrice: Scenario = {
     const fleet = await scene.startFleet({
       env: swapped('workers/lane/scheduler.js', 'tools/chaos/broken/delivers-thrice.js'),
     });
-    const load = startLoad(fleet, { peoplePerRequest: 25, mostUnapplied: 10_000 });
+    const load = startLoad(fleet, { peoplePerRequest: 25, maxUnapplied: 10_000 });
     while (load.journal.acknowledged < objects) {
       await load.more(Math.min(1000, objects));
       scene.say(`${load.journal.acknowledged} of ${objects} objects`);

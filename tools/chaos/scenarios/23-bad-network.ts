@@ -28,7 +28,7 @@ export const badNetwork: Scenario = {
     } = await beginTraffic(
       scene,
       { url, ...fleet, ...(redis && { redis: redis.server, env: { ...env, REDIS_URL: redis.proxy.url } }) },
-      { peoplePerRequest: 2, mostUnapplied: 1000 },
+      { peoplePerRequest: 2, maxUnapplied: 1000 },
     );
     const seconds = scene.choose(60, 2);
     const rates: number[] = [];

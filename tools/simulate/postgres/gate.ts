@@ -37,14 +37,14 @@ export class GateError extends Error {
 
 /** Real milliseconds until the gate checks whether a statement waits for a lock, and the longest pause between checks. */
 const FIRST_CHECK_MS = 3;
-const LONGEST_CHECK_MS = 50;
+const MAX_CHECK_MS = 50;
 
 /** Simulated milliseconds after which Postgres would search for a deadlock. */
 const DEADLOCK_MS = 1000;
 
 /** Probabilities that a session pauses between two statements, and the longest pause in simulated milliseconds. */
 const LONG_PAUSE_CHANCES = [0.002, 0.01, 0.05];
-const LONGEST_PAUSE_MS = 150;
+const MAX_PAUSE_MS = 150;
 
 /** The outcome of a statement. */
 type Outcome = { result: Result } | { error: Error };
@@ -138,7 +138,7 @@ export class Gate {
   /** Waits until a statement has ended. Parks the statement if it waits for a lock of another session. */
   async #watch(running: Running): Promise<void> {
     const { cluster } = this.options;
-    for (let pause = FIRST_CHECK_MS; ; pause = Math.min(2 * pause, LONGEST_CHECK_MS)) {
+    for (let pause = FIRST_CHECK_MS; ; pause = Math.min(2 * pause, MAX_CHECK_MS)) {
       await endedWithin(running.ended, pause);
       if (running.outcome) {
         this.#finish(running, running.outcome);
@@ -250,7 +250,7 @@ export class Gate {
     session.lastUsed = world.now;
     session.note(statement, 'result' in outcome ? outcome.result : undefined);
     // The next statement of the session starts after the answer, so statements of other sessions may run in between.
-    const [longest, least] = random.chance(this.#pauseChance) ? [LONGEST_PAUSE_MS, 1] : [0.3, 0.02];
+    const [longest, least] = random.chance(this.#pauseChance) ? [MAX_PAUSE_MS, 1] : [0.3, 0.02];
     world.schedule(random.between(least, longest), () => {
       session.lastUsed = world.now;
       if ('result' in outcome) answer.answer(outcome.result);

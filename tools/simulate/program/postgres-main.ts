@@ -74,7 +74,7 @@ export function startSync({ pool, processId, log, open }: SyncOptions): void {
       metrics: createStreamMetrics(registry),
       attempts: new JobAttempts({ pool, processId, log, registry }),
       yielding: createYielding({
-        ...{ areWorkersBehind: () => false, processorWait: () => 0, mostMs: 60_000 },
+        ...{ areWorkersBehind: () => false, processorWait: () => 0, maxMs: 60_000 },
         onWait() {},
       }),
     },
