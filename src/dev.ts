@@ -94,11 +94,11 @@ export async function dev(options: DevOptions): Promise<number> {
     if (!end.signal.aborted) greet(config, options);
     // Load sync after a delay, so that loading its modules does not slow down the first requests of a test.
     await rest(SYNC_DELAY_MS, syncStart.signal);
-    if (end.signal.aborted) return await end.asked;
+    if (end.signal.aborted) return await end.requested;
     const loaded = await collectMains(() => import('../workers/sync.ts'));
     await run('sync', loaded);
     noteStarted();
-    return await end.asked;
+    return await end.requested;
   } catch (error) {
     if (end.signal.aborted) return 0;
     throw error;

@@ -19,7 +19,7 @@ async function prepare(): Promise<Prepared> {
   const log = createLog('start', config.LOG_LEVEL, { format: config.LOG_FORMAT });
   if (config.DEPLOYMENT_FORM !== 'embedded') await requirePostgres(config.DATABASE_URL);
   const applied = await migrate(directDatabaseUrl(config), config.QUEUE, {
-    tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
+    onRetry: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
   const url = databaseUrl(config);
   const database = openDatabase(url, 1);
@@ -49,8 +49,8 @@ async function applyLanes(installation: Installation, log: Log): Promise<void> {
     before === LANES
       ? `changing SHARDS from ${spread.shards} to ${SHARDS}`
       : `changing LANES from ${before} to ${LANES}`;
-  const say = (hindrance: string) => log.warn(`${what}: ${hindrance}`);
-  await changeLanes(installation, { lanes: LANES, shards: SHARDS, wait, say });
+  const onWait = (hindrance: string) => log.warn(`${what}: ${hindrance}`);
+  await changeLanes(installation, { lanes: LANES, shards: SHARDS, wait, onWait });
   log.info({ lanes: LANES, before }, 'number of lanes changed');
 }
 

@@ -26,7 +26,7 @@ async function release(): Promise<void> {
   await requirePostgres(directDatabaseUrl(config));
   if (config.DISTRIBUTE === 'citus') await withPool(directDatabaseUrl(config), requireCitus);
   const applied = await migrate(directDatabaseUrl(config), config.QUEUE, {
-    tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
+    onRetry: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
   log.info({ migrations: applied.length }, 'migrated');
   await forgetEarlier(config, log);

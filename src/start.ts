@@ -60,7 +60,7 @@ async function start(): Promise<number> {
     if (prepared.migrations > 0) log.info({ migrations: prepared.migrations }, 'migrated');
     const apiKey = firstKey(config.BOOTSTRAP_API_KEY ? undefined : prepared.apiKey);
     if (!end.signal.aborted) stopProcesses = run({ config, ports, apiKey, end, log });
-    return await end.asked;
+    return await end.requested;
   } catch (error) {
     // Ctrl-C also interrupts initdb.
     if (end.signal.aborted) return 0;

@@ -123,7 +123,7 @@ async function main(host: Host): Promise<void> {
     const isHalfFull =
       2 * waiting > config.MAX_WAITING_ENVELOPES ||
       2 * memory.usedPercent(shard) > config.MAX_REDIS_MEMORY_PERCENT;
-    if (isHalfFull && waiting > 0) await shares.look(shard);
+    if (isHalfFull && waiting > 0) await shares.refresh(shard);
     else shares.forget(shard);
   });
   const oldest = watchOldest(connection.laneStore, {

@@ -80,7 +80,7 @@ async function main(host: Host): Promise<void> {
     areWorkersBehind: () => areBehind(throttle),
     processorWait: processorWait.share,
     maxMs: config.STREAM_YIELD_SECONDS * 1000,
-    onWait: streamMetrics.gaveWay,
+    onWait: streamMetrics.yielded,
   });
 
   services.push(
@@ -108,11 +108,11 @@ async function main(host: Host): Promise<void> {
     }),
   );
   opened.ready({ concurrency: config.SYNC_CONCURRENCY }, { overdue: () => heldWork.overdue() });
-  giveWay(config.SYNC_NICE, log);
+  lowerPriority(config.SYNC_NICE, log);
 }
 
 /** Sets the nice value, unless a supervisor has set a higher one: an ordinary process is not allowed to lower it. */
-function giveWay(nice: number, log: Log): void {
+function lowerPriority(nice: number, log: Log): void {
   try {
     if (getPriority() < nice) setPriority(nice);
   } catch (error) {

@@ -45,7 +45,7 @@ async function main(host: Host): Promise<void> {
   const news = config.LANES > 1 ? [listenForFenceNews(directUrl, fences.hear, log)] : [];
   lanes = startLanes({
     ...{ id, connection, observer, databaseUrl: directUrl, scheduler, fences, config, log },
-    onChange: opened.tellSoon,
+    onChange: opened.beatSoon,
   });
   const oldest = watchOldest(observer.laneStore, {
     lanes: laneCount(config),

@@ -26,13 +26,13 @@ const REST_MS = 2000;
 /** Maximum milliseconds to wait until replicas have stored the move. */
 const REPLICAS_MS = 5000;
 
-export interface Asked {
+export interface MoveOptions {
   /** Target shard, counted from 0. */
   to: number;
   /** Maximum seconds to wait until few jobs of the workspace are waiting. */
   wait: number;
   /** Called with the reason for waiting, after each failed attempt. */
-  say(hindrance: string): void;
+  onWait(hindrance: string): void;
 }
 
 /**
@@ -59,7 +59,7 @@ export interface Asked {
 export async function moveWorkspace(
   installation: Installation,
   workspaceId: string,
-  { to, wait, say }: Asked,
+  { to, wait, onWait }: MoveOptions,
 ): Promise<{ from: number; held: number }> {
   let moved = { from: to, held: 0 };
   await withQueue(installation, async ({ connection, producer, layout }) => {
@@ -75,7 +75,7 @@ export async function moveWorkspace(
       deadline: Date.now() + wait * 1000,
       isSo: (ms) => ms !== undefined,
       inVain: () =>
-        say('too many jobs of the workspace are waiting; its requests continue, and the move is retried'),
+        onWait('too many jobs of the workspace are waiting; its requests continue, and the move is retried'),
     });
     if (held === undefined)
       throw new Refusal(
@@ -135,7 +135,7 @@ async function isApplied(
   { producer, pool, workspaceId, home, lanes }: Moving,
   patience: number,
 ): Promise<boolean> {
-  const asked = performance.now();
+  const startedAt = performance.now();
   const markers = Array.from({ length: lanes }, (_, lane): LaneEntry => {
     const request = { request_id: newId(), workspace_id: workspaceId, accepted_at: new Date().toISOString() };
     return {
@@ -145,7 +145,7 @@ async function isApplied(
   });
   // Markers are added even while the workspace is held: the hold applies only to requests.
   await producer.placing!.addTo(home.shard, markers);
-  const left = patience - (performance.now() - asked);
+  const left = patience - (performance.now() - startedAt);
   const ids = markers.map(({ id }) => id);
   return left > 0 && (await watchApplied(pool)(ids, { patience: left })).missing.size === 0;
 }

@@ -223,7 +223,7 @@ export interface LanesChange {
   /** Seconds to wait until every lane is empty and every process has ended. */
   wait: number;
   /** Called with the reason for waiting, each time the reason changes. */
-  say(hindrance: string): void;
+  onWait(hindrance: string): void;
 }
 
 /** The running processes and queued envelopes that prevent a change of the number of lanes. */
@@ -260,15 +260,15 @@ export async function changeLanes(
   const after = { lanes: change.lanes, shards: change.shards ?? before.shards };
   if (before.lanes === after.lanes && before.shards === after.shards) return { before, after };
   return withQueueConnection(installation, async (connection) => {
-    let said = '';
+    let lastReason = '';
     const hindrance = await until(() => changeNow(installation, connection, after), {
       every: POLL_MS,
       deadline: Date.now() + change.wait * 1000,
       isSo: (found) => !found || found.members.length === 0,
       inVain(found) {
         const words = describe(found!, before.lanes);
-        if (words !== said) change.say(words);
-        said = words;
+        if (words !== lastReason) change.onWait(words);
+        lastReason = words;
       },
     });
     if (!hindrance) return { before, after };
@@ -292,8 +292,8 @@ async function changeNow(
     // Processes are checked before the lanes: a process may add a job and then end.
     const members = await presentMembers(tx);
     const isGrowth = before.lanes === lanes && before.shards <= shards;
-    const most = before.shards === 1 ? Math.max(before.lanes, lanes) : before.lanes * before.shards;
-    const held = isGrowth ? 0 : await heldIn(connection, most);
+    const lanesBefore = before.shards === 1 ? Math.max(before.lanes, lanes) : before.lanes * before.shards;
+    const held = isGrowth ? 0 : await heldIn(connection, lanesBefore);
     if (members.length > 0 || held > 0) return { members, held };
     await setLanes(tx, lanes * shards, shards);
     if (shards < before.shards) await leaveShards(tx, shards);

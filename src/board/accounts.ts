@@ -199,7 +199,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
     },
 
     /** Records the operator's sign-in or sign-out without waiting. If Postgres is down, only the log records it. */
-    tellOfOperator(action: 'sessions.begin' | 'sessions.end', user: string, { address }: Client): void {
+    auditOperator(action: 'sessions.begin' | 'sessions.end', user: string, { address }: Client): void {
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
       const subject = { kind: 'operator', id: 'BOARD_USER' };
       recordAudit(pool, actor, [{ action, subject }]).catch((error) =>

@@ -30,17 +30,17 @@ export function dailyChart(name: string, values: readonly DayValue[], { days }: 
     const day = today.minus({ days: days - 1 - index }).toISODate();
     return { day, value: sums.get(day) ?? 0 };
   });
-  const most = bars.reduce((before, bar) => (bar.value > before.value ? bar : before));
+  const largest = bars.reduce((before, bar) => (bar.value > before.value ? bar : before));
   const drawn = drawBars(
     bars.map(({ day, value }) => ({ title: `${day}: ${grouped(value)}`, parts: [value] })),
-    most.value,
+    largest.value,
   );
-  const said =
-    most.value === 0
+  const description =
+    largest.value === 0
       ? `none from ${bars[0]!.day} to ${bars.at(-1)!.day}`
-      : `from ${bars[0]!.day} to ${bars.at(-1)!.day}, most on ${most.day}: ${grouped(most.value)}`;
-  return html`<figure class="chart card"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}, ${said}">${drawn}</svg>
-<figcaption><span>${bars[0]!.day}</span><span>${name}; at most ${grouped(most.value)} a day</span><span>${bars.at(-1)!.day}</span></figcaption></figure>`;
+      : `from ${bars[0]!.day} to ${bars.at(-1)!.day}, most on ${largest.day}: ${grouped(largest.value)}`;
+  return html`<figure class="chart card"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}, ${description}">${drawn}</svg>
+<figcaption><span>${bars[0]!.day}</span><span>${name}; at most ${grouped(largest.value)} a day</span><span>${bars.at(-1)!.day}</span></figcaption></figure>`;
 }
 
 /** A bar: its tooltip, and its parts from bottom to top. */
@@ -78,15 +78,15 @@ export interface BarChart {
  */
 export function barChart(name: string, { parts, bars, show }: BarChart): Html {
   const sumOf = ({ values }: { values: readonly number[] }) => values.reduce((sum, value) => sum + value, 0);
-  const tell = ({ of, values }: BarChart['bars'][0]) =>
+  const describeBar = ({ of, values }: BarChart['bars'][0]) =>
     `${of}: ${values.map((value, index) => `${show(value)}${parts.length > 1 ? ` ${parts[index]}` : ''}`).join(', ')}`;
-  const most = bars.reduce((before, bar) => (sumOf(bar) > sumOf(before) ? bar : before));
+  const largest = bars.reduce((before, bar) => (sumOf(bar) > sumOf(before) ? bar : before));
   const drawn = drawBars(
-    bars.map((bar) => ({ title: tell(bar), parts: bar.values })),
-    sumOf(most),
+    bars.map((bar) => ({ title: describeBar(bar), parts: bar.values })),
+    sumOf(largest),
   );
-  const said = `${count(bars.length, 'bar')}, the latest ${tell(bars.at(-1)!)}; the largest ${tell(most)}`;
-  return html`<figure class="chart card"><h3>${name}</h3><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}. ${said}">${drawn}</svg>
+  const description = `${count(bars.length, 'bar')}, the latest ${describeBar(bars.at(-1)!)}; the largest ${describeBar(largest)}`;
+  return html`<figure class="chart card"><h3>${name}</h3><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}. ${description}">${drawn}</svg>
 <figcaption><span>${bars[0]!.of}</span>${parts.map((part, index) => html`<span>${parts.length > 1 && html`<span class="key bar-${index}" aria-hidden="true"></span>`}${part}, at most ${show(Math.max(...bars.map(({ values }) => values[index]!)))}</span>`)}<span>${bars.at(-1)!.of}</span></figcaption></figure>`;
 }
 
@@ -103,35 +103,35 @@ export interface LineChart {
   /** Formats a value with its unit. */
   show(value: number): string;
   /** Minimum value at the top of the chart, so that very small values look small. */
-  least: number;
+  minTop: number;
 }
 
 /**
  * Draws lines over time on the server. Screen readers read the highest and the latest value of each line; the page must
  * also show a table. A script in the browser shows the values of the point under the pointer.
  */
-export function lineChart(name: string, { lines, times, show, least }: LineChart): Html {
+export function lineChart(name: string, { lines, times, show, minTop }: LineChart): Html {
   const known = lines.map(({ values }) => values.filter((value) => value !== undefined));
-  const top = Math.max(least, ...known.flat());
+  const top = Math.max(minTop, ...known.flat());
   const legend = lines.map((line, index) => {
     const values = known[index]!;
     const latest = line.values.at(-1);
-    const said =
+    const description =
       values.length === 0
         ? 'not known'
         : `${latest === undefined ? 'not known' : show(latest)} now, ${show(Math.max(...values))} at most`;
-    return { name: line.name, said };
+    return { name: line.name, description };
   });
   const missing = times.filter((_, index) => lines.every(({ values }) => values[index] === undefined)).length;
   const gaps = missing > 0 ? `; no figures for ${missing} of ${times.length} points` : '';
-  const said = `${legend.map((one) => `${one.name}: ${one.said}`).join('; ')}${gaps}`;
+  const description = `${legend.map((one) => `${one.name}: ${one.description}`).join('; ')}${gaps}`;
   const step = ((times[1] ?? 0) - (times[0] ?? 0)) / 1000;
   return html`<figure class="chart lines card" data-chart-from="${times[0] ?? 0}" data-chart-step="${step}"><h3>${name} <span class="point" data-point aria-hidden="true"></span></h3>
-<div class="plot"><span class="top">${show(top)}</span><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}. ${said}">${gapsOf(lines, times.length)}${lines.map(
+<div class="plot"><span class="top">${show(top)}</span><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}. ${description}">${gapsOf(lines, times.length)}${lines.map(
     ({ values }, index) =>
       html`<path class="line-${index}" d="${pathOf(values, top)}" data-values="${values.map((value) => (value === undefined ? '' : show(value))).join('|')}"/>`,
   )}</svg></div>
-<figcaption>${legend.map((one, index) => html`<span><span class="key line-${index}" aria-hidden="true"></span>${one.name}: ${one.said}</span>`)}</figcaption></figure>`;
+<figcaption>${legend.map((one, index) => html`<span><span class="key line-${index}" aria-hidden="true"></span>${one.name}: ${one.description}</span>`)}</figcaption></figure>`;
 }
 
 /** Draws a single line for a table cell. Hidden from screen readers, because the cell also has the numbers. */

@@ -29,7 +29,7 @@ const FORGET_EVERY = 60;
 export function recordHistory(pool: Pool, fleet: Fleet, log: Log): Service & { now(): Promise<void> } {
   let rows = 0;
 
-  async function look(): Promise<void> {
+  async function record(): Promise<void> {
     if (await isMinuteRecorded(pool)) return;
     const { processes, lanes, counters, postgres, redis } = await fleet.look();
     // Without Postgres, no row can be written.
@@ -44,9 +44,9 @@ export function recordHistory(pool: Pool, fleet: Fleet, log: Log): Service & { n
     if (written && rows++ % FORGET_EVERY === 0) await forgetFleetHistory(pool);
   }
 
-  const looks = poll(LOOK_MS, look, (error) => log.debug({ err: error }, 'history row was not written'));
-  void looks.now();
-  return { name: 'history', now: looks.now, stop: looks.stop };
+  const poller = poll(LOOK_MS, record, (error) => log.debug({ err: error }, 'history row was not written'));
+  void poller.now();
+  return { name: 'history', now: poller.now, stop: poller.stop };
 }
 
 /** A time range of a chart and its resolution. */

@@ -9,7 +9,7 @@ import { assetPath } from './files.ts';
 
 export { count, duration };
 
-interface Place {
+interface NavigationPage {
   path: string;
   name: string;
   /** Permit that the page needs; absent if every user sees it. */
@@ -17,7 +17,7 @@ interface Place {
 }
 
 /** Pages in the navigation, in three groups. */
-const places: { group: string; pages: Place[] }[] = [
+const navigation: { group: string; pages: NavigationPage[] }[] = [
   {
     group: 'Users',
     pages: [
@@ -58,7 +58,7 @@ const places: { group: string; pages: Place[] }[] = [
 /** Tells whether the viewer may open a link of the console: `/dead-letters`, `/streams?state=failing`, `/#lanes`. */
 export function mayOpen(viewer: Viewer, link: string): boolean {
   const [path = ''] = /^\/[^/?#]*/.exec(link) ?? [];
-  const found = places.flatMap(({ pages }) => pages).find((one) => one.path === path);
+  const found = navigation.flatMap(({ pages }) => pages).find((one) => one.path === path);
   return isPermitted(viewer, found?.permit ?? 'anyone');
 }
 
@@ -71,7 +71,7 @@ export function isPermittedIn(viewer: Viewer, permit: PagePermit, workspaceId: s
 
 /** Renders the navigation groups that have at least one page for the viewer. */
 function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
-  return places.flatMap(({ group, pages }) => {
+  return navigation.flatMap(({ group, pages }) => {
     const open = pages.filter(({ permit = 'anyone' }) => isPermitted(viewer, permit));
     if (open.length === 0) return [];
     const id = `menu-${group.toLowerCase()}`;
@@ -239,8 +239,8 @@ const MAX_CHARACTERS = 400;
  * @param masked shows member names without values
  * @param most maximum number of nodes
  */
-export function tree(value: Json, { masked = false, most = MAX_NODES } = {}): Html {
-  let left = most;
+export function tree(value: Json, { masked = false, most: max = MAX_NODES } = {}): Html {
+  let left = max;
   const scalar = (one: Json): Html => {
     if (masked) return html`<span class="faint">${MASK}</span>`;
     if (typeof one !== 'string') return html`<code>${JSON.stringify(one)}</code>`;
@@ -283,9 +283,9 @@ export function csvLine(values: readonly unknown[]): string {
 }
 
 /** Formats JSON as one shortened line, for a table cell. */
-export function brief(value: Json, most = 160): string {
+export function brief(value: Json, max = 160): string {
   const text = JSON.stringify(value) ?? '';
-  return text.length > most ? `${text.slice(0, most)}…` : text;
+  return text.length > max ? `${text.slice(0, max)}…` : text;
 }
 
 export { Html, html, MASK, type Part };

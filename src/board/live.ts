@@ -86,7 +86,7 @@ export function createLive({
     return text;
   }
 
-  async function look(): Promise<void> {
+  async function update(): Promise<void> {
     if (streams.size === 0) return;
     const now = await fleet.look();
     const parts = Object.entries(healthParts(now, connection.kind)).map(([name, { text }]) => [name, text]);
@@ -140,7 +140,7 @@ export function createLive({
   }
 
   const failed = (error: unknown) => log.warn({ err: error }, 'live updates of the health page failed');
-  const looks = poll(LOOK_MS, look, failed);
+  const poller = poll(LOOK_MS, update, failed);
   const checks = poll(checkMs, check, failed);
 
   return {
@@ -177,12 +177,12 @@ export function createLive({
       streams.add(stream);
       response.on('close', () => streams.delete(stream));
       response.write(`retry: ${RETRY_MS}\n\n`);
-      void looks.now();
+      void poller.now();
     },
 
     async stop() {
       for (const stream of streams) end(stream);
-      await Promise.all([looks.stop(), checks.stop()]);
+      await Promise.all([poller.stop(), checks.stop()]);
     },
   };
 }

@@ -62,7 +62,7 @@ const MINUTE_MS = 60_000;
  * Limits actions per key and minute, in windows that all keys share. Keys belong to signed-in users, so their number is
  * bounded by the number of accounts.
  */
-export function createMinuteLimit(most: number, now: () => number = Date.now) {
+export function createMinuteLimit(max: number, now: () => number = Date.now) {
   let counts = new Map<string, number>();
   let endsAt = 0;
 
@@ -76,7 +76,7 @@ export function createMinuteLimit(most: number, now: () => number = Date.now) {
 
   return {
     /** Seconds until the next action is allowed, rounded up; 0 if it is allowed now. */
-    secondsLeft: (key: string) => ((current().get(key) ?? 0) < most ? 0 : Math.ceil((endsAt - now()) / 1000)),
+    secondsLeft: (key: string) => ((current().get(key) ?? 0) < max ? 0 : Math.ceil((endsAt - now()) / 1000)),
     count: (key: string) => void current().set(key, (counts.get(key) ?? 0) + 1),
   };
 }
@@ -170,7 +170,7 @@ export function createFailedSignIns(
     byName.set(under, { count: count + (byName.get(under)?.count ?? 0), address });
   }
 
-  async function tell(): Promise<void> {
+  async function report(): Promise<void> {
     const names = byName;
     byName = new Map();
     if (names.size === 0) return;
@@ -208,7 +208,7 @@ export function createFailedSignIns(
     if (last) await record({ ...last, count }, { subject: { kind: 'account', id: 'unknown' } });
   }
 
-  const telling = poll(TELL_MS, tell);
+  const reporter = poll(TELL_MS, report);
   return {
     name: 'failed sign-ins',
     /**
@@ -222,8 +222,8 @@ export function createFailedSignIns(
       add(company === undefined ? stored : within(stored, company), { count: 1, address });
     },
     async stop() {
-      await telling.stop();
-      await tell();
+      await reporter.stop();
+      await report();
     },
   };
 }

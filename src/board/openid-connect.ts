@@ -102,7 +102,7 @@ function isEqual(given: string, expected: string): boolean {
 /** Returns a function that loads the library and the provider's endpoints on first use, with one lookup at a time. */
 function createProvider(config: OidcConfig) {
   let known: { configuration: Configuration; until: number } | undefined;
-  let asking: Promise<Configuration> | undefined;
+  let discovery: Promise<Configuration> | undefined;
 
   async function discover(): Promise<Configuration> {
     const library = await import('openid-client');
@@ -127,11 +127,11 @@ function createProvider(config: OidcConfig) {
   return async (): Promise<{ library: Library; configuration: Configuration }> => {
     const library = await import('openid-client');
     if (known && Date.now() < known.until) return { library, configuration: known.configuration };
-    asking ??= discover().finally(() => {
-      asking = undefined;
+    discovery ??= discover().finally(() => {
+      discovery = undefined;
     });
     try {
-      return { library, configuration: await asking };
+      return { library, configuration: await discovery };
     } catch (error) {
       if (!known) throw error;
       known.until = Date.now() + AGAIN_MS;
@@ -172,8 +172,8 @@ function authentication(library: Library, secret: string | undefined): ReturnTyp
   const [basic, post] = [library.ClientSecretBasic(secret), library.ClientSecretPost(secret)];
   // biome-ignore lint/complexity/useMaxParams: the library calls it with these.
   return (server, client, body, headers) => {
-    const ways = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
-    return (ways.includes('client_secret_basic') ? basic : post)(server, client, body, headers);
+    const methods = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
+    return (methods.includes('client_secret_basic') ? basic : post)(server, client, body, headers);
   };
 }
 
@@ -181,7 +181,7 @@ function authentication(library: Library, secret: string | undefined): ReturnTyp
  * Authorization code flow with PKCE, state and nonce, all derived from a secret in a browser cookie. The server stores
  * no started sign-ins, so they need no memory, and another process can handle the callback.
  */
-function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
+function createFlow(config: OidcConfig, report: (error: unknown) => void) {
   const provider = createProvider(config);
   const base = config.BOARD_URL.replace(/\/$/, '');
   const exchanges = createSemaphore({ ...EXCHANGES, refusal: () => new TooManySignIns() });
@@ -197,7 +197,7 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
     return normalizeStaffEmail(value);
   }
 
-  async function ask(secret: string, search: string): Promise<Proved | Problem> {
+  async function exchange(secret: string, search: string): Promise<Proved | Problem> {
     const { library, configuration } = await provider();
     try {
       const tokens = await library.authorizationCodeGrant(
@@ -214,10 +214,10 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
       // A token for another client, or about an unnamed subject, proves nothing about this user.
       const isForOthers = claims.azp !== undefined && claims.azp !== config.OIDC_CLIENT_ID;
       if (isForOthers || claims.sub === '') return 'refused';
-      const canAsk = configuration.serverMetadata().userinfo_endpoint !== undefined;
+      const hasUserInfo = configuration.serverMetadata().userinfo_endpoint !== undefined;
       const email =
         addressIn(claims) ??
-        (canAsk
+        (hasUserInfo
           ? addressIn(await library.fetchUserInfo(configuration, tokens.access_token, claims.sub))
           : undefined);
       return email === undefined ? 'unverified' : { email, company: config.OIDC_COMPANY };
@@ -260,14 +260,14 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
       if (usedStates.has(state)) return 'stale';
       usedStates.set(state, true);
       try {
-        return await exchanges.use(source, () => ask(secret, search));
+        return await exchanges.use(source, () => exchange(secret, search));
       } catch (error) {
         if (error instanceof TooManySignIns) {
           // The provider was not queried, so the same response may be sent again.
           usedStates.delete(state);
           return 'busy';
         }
-        tell(error);
+        report(error);
         return 'away';
       }
     },

@@ -28,17 +28,17 @@ export function readable(wire: WireEnvelope) {
   const envelope = decodeEnvelope(wire);
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
   const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
-  const places = requestIndexesOf(envelope);
+  const indexes = requestIndexesOf(envelope);
   envelope.objects.slice(0, MAX_OBJECTS).forEach(({ request: _, ...object }, index) => {
-    const shown = byRequest.get(places[index]);
+    const shown = byRequest.get(indexes[index]);
     if (shown) shown.push(object);
-    else byRequest.set(places[index], [object]);
+    else byRequest.set(indexes[index], [object]);
   });
   return {
     count: envelope.objects.length,
     ...(envelope.objects.length > MAX_OBJECTS && { shown: MAX_OBJECTS }),
     ...(envelope.replay && { replay: true }),
-    requests: [...byRequest].map(([place, objects]) => ({ ...envelope.requests[place as number], objects })),
+    requests: [...byRequest].map(([index, objects]) => ({ ...envelope.requests[index as number], objects })),
   };
 }
 

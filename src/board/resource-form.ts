@@ -88,13 +88,13 @@ export function formFields(
     });
 }
 
-interface Place {
+interface FieldState {
   id: string;
   given: string[] | undefined;
   problem: string | undefined;
 }
 
-function formField(key: string, field: Field<unknown>, { id, given, problem }: Place): Html {
+function formField(key: string, field: Field<unknown>, { id, given, problem }: FieldState): Html {
   const { label, help, control, required, fallback } = field;
   const value = given?.[0] ?? (typeof fallback === 'string' ? fallback : '');
   const isInvalid = problem !== undefined;

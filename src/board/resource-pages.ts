@@ -30,7 +30,7 @@ import {
 import { chosenCompany } from './pages/company.ts';
 import { formFields, formProblem, problemsOf, readForm, type Sent } from './resource-form.ts';
 
-type Asked = Visit<PageServices>;
+type ResourceVisit = Visit<PageServices>;
 
 /** Number of entries on a list page. */
 const PAGE = 50;
@@ -44,19 +44,19 @@ export interface ExtraColumn<One> {
 /** Additions to the pages of a resource. */
 export interface Extras<One> {
   /** Section below the facts on the page of one resource. */
-  section?(visit: Asked, one: One): Promise<Part>;
+  section?(visit: ResourceVisit, one: One): Promise<Part>;
   /** Search of the list, in the form that selects the workspace. */
   search?: {
     /** Query parameters, which the link to older entries keeps. */
     parameters: readonly string[];
-    fields(visit: Asked, owner: Owner | undefined): Part;
+    fields(visit: ResourceVisit, owner: Owner | undefined): Part;
     /** Section below the form. */
-    found(visit: Asked): Part;
+    found(visit: ResourceVisit): Part;
   };
   /** List columns that only the console has. */
-  columns?(visit: Asked, owner: Owner | undefined): Promise<ExtraColumn<One>[]>;
+  columns?(visit: ResourceVisit, owner: Owner | undefined): Promise<ExtraColumn<One>[]>;
   /** Section below the list. */
-  below?(visit: Asked, owner: Owner | undefined): Promise<Part>;
+  below?(visit: ResourceVisit, owner: Owner | undefined): Promise<Part>;
 }
 
 /** Renders the description of a resource as pages: a list with a form to create one, and a page for each with its actions. */
@@ -92,7 +92,8 @@ class Renderer<One extends { id: string }> {
         ? [
             {
               ...{ method: 'post' as const, path: this.#path, right: permit },
-              handle: (visit: Asked) => this.#create(this.#entered(visit), this.#asked(visit, creation)),
+              handle: (visit: ResourceVisit) =>
+                this.#create(this.#entered(visit), this.#chosenCreation(visit, creation)),
             },
           ]
         : []),
@@ -108,7 +109,7 @@ class Renderer<One extends { id: string }> {
         ? [
             {
               ...{ method: 'post' as const, path: one, right: permit },
-              handle: (visit: Asked) => this.#act(this.#entered(visit)),
+              handle: (visit: ResourceVisit) => this.#act(this.#entered(visit)),
             },
           ]
         : []),
@@ -116,7 +117,7 @@ class Renderer<One extends { id: string }> {
   }
 
   /** Offers the workspaces whose users the viewer may see, if the permit of the resource is not a workspace right. */
-  #entered(visit: Asked): Asked {
+  #entered(visit: ResourceVisit): ResourceVisit {
     const { scope, permit } = this.#resource;
     if (scope !== 'workspace' || isRight(permit)) return visit;
     const { viewer } = visit;
@@ -128,7 +129,7 @@ class Renderer<One extends { id: string }> {
   }
 
   /** Returns the notice for the action that redirected here. */
-  #noticeOf({ query }: Asked): { notice?: string } {
+  #noticeOf({ query }: ResourceVisit): { notice?: string } {
     const { creation, ownerActions = [], actions } = this.#resource;
     const done = [creation, ...ownerActions, ...actions].find((one) => one?.verb === query('done'));
     return done ? { notice: done.done } : {};
@@ -136,7 +137,7 @@ class Renderer<One extends { id: string }> {
 
   /** Returns the owners whose entries are listed: one selected owner, or all that the viewer may see. */
   async #owners(
-    visit: Asked,
+    visit: ResourceVisit,
   ): Promise<{ chosen: Owner | undefined; choice: Part; ids: string[] | undefined }> {
     const { scope, isOfOne = false } = this.#resource;
     if (scope === 'installation') return { chosen: undefined, choice: undefined, ids: undefined };
@@ -154,7 +155,7 @@ class Renderer<One extends { id: string }> {
     return { chosen, choice, ids: (chosen ? [chosen] : workspaces).map(({ id }) => id) };
   }
 
-  async #list(visit: Asked, sent?: Sent): Promise<Html> {
+  async #list(visit: ResourceVisit, sent?: Sent): Promise<Html> {
     const { title, lead, many, listing: _, columns, creation, scope, empty: hint } = this.#resource;
     const { query } = visit;
     const { chosen, choice, ids } = await this.#owners(visit);
@@ -218,7 +219,11 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
   }
 
   /** Returns the owners for which the viewer may create an entry. */
-  #makers({ viewer, workspaces }: Asked, { permit }: Creation<One>, chosen: Owner | undefined): Owner[] {
+  #makers(
+    { viewer, workspaces }: ResourceVisit,
+    { permit }: Creation<One>,
+    chosen: Owner | undefined,
+  ): Owner[] {
     const { scope } = this.#resource;
     if (scope === 'workspace') {
       const among = chosen ? [chosen] : workspaces;
@@ -227,7 +232,7 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
     return isPermitted(viewer, permit) ? [chosen ?? { id: '', name: '' }] : [];
   }
 
-  #ownerForms(visit: Asked, chosen: Owner | undefined, sent: Sent | undefined): Part {
+  #ownerForms(visit: ResourceVisit, chosen: Owner | undefined, sent: Sent | undefined): Part {
     const { ownerActions = [], scope } = this.#resource;
     const offered = ownerActions.filter(({ permit }) => isPermitted(visit.viewer, permit, chosen?.id));
     if (scope !== 'installation' && !chosen) return undefined;
@@ -275,14 +280,14 @@ ${formFields(creation.fields, { id: 'create', sent })}
   }
 
   /** Returns the owner action that the form names, or the creation if it names none. */
-  #asked({ field }: Asked, creation: Creation<One>): Creation<One> {
+  #chosenCreation({ field }: ResourceVisit, creation: Creation<One>): Creation<One> {
     const all = [creation, ...(this.#resource.ownerActions ?? [])];
-    const asked = all.find(({ verb }) => verb === (field('action') || creation.verb));
-    if (!asked) throw new Sorry(400, `'action' must be ${all.map(({ verb }) => verb).join(' or ')}.`);
-    return asked;
+    const chosen = all.find(({ verb }) => verb === (field('action') || creation.verb));
+    if (!chosen) throw new Sorry(400, `'action' must be ${all.map(({ verb }) => verb).join(' or ')}.`);
+    return chosen;
   }
 
-  async #create(visit: Asked, creation: Creation<One>): Promise<Reply> {
+  async #create(visit: ResourceVisit, creation: Creation<One>): Promise<Reply> {
     const { scope, title } = this.#resource;
     const owner = await this.#ownerOfNew(visit);
     requirePermit(visit, creation.permit, owner.id);
@@ -310,7 +315,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
    * Returns the owner for a new entry.
    * @throws {Sorry} if the form names no owner, or one that the viewer may not see
    */
-  async #ownerOfNew(visit: Asked): Promise<Owner> {
+  async #ownerOfNew(visit: ResourceVisit): Promise<Owner> {
     const { scope, many } = this.#resource;
     const { field, findWorkspace } = visit;
     if (scope === 'installation') return { id: '', name: '' };
@@ -322,7 +327,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
   }
 
   /** Renders a new secret. No other page shows it. */
-  #secretPage(visit: Asked, heading: string, { one, secret, note }: Outcome<One>): Html {
+  #secretPage(visit: ResourceVisit, heading: string, { one, secret, note }: Outcome<One>): Html {
     const { one: noun } = this.#resource;
     return html`<h1>${heading}</h1>
 <p class="banner warn" role="status">Copy the secret now. It is not shown again.</p>
@@ -332,7 +337,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
   }
 
   /** Returns the path of an entry. It includes the workspace if the lookup needs it and the viewer has several. */
-  #pathOf({ workspaces }: Asked, one: One, more: Record<string, string> = {}): string {
+  #pathOf({ workspaces }: ResourceVisit, one: One, more: Record<string, string> = {}): string {
     const { isOfOne, ownerOf } = this.#resource;
     const isNamed = isOfOne && workspaces.length > 1;
     return pathWith(`${this.#path}/${one.id}`, { ...(isNamed && { workspace: ownerOf(one) }), ...more });
@@ -342,12 +347,12 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
    * Finds the entry of the request.
    * @throws {Sorry} if it does not exist or the viewer may not see it
    */
-  async #find(visit: Asked): Promise<One> {
+  async #find(visit: ResourceVisit): Promise<One> {
     const { scope, find, ownerOf, one: noun } = this.#resource;
     const { params, viewer, workspaces, findWorkspace, query, field } = visit;
     const id = params.id ?? '';
-    const place = scope === 'company' ? 'company' : 'workspaces';
-    const unknown = new Sorry(404, `${noun[0]!.toUpperCase()}${noun.slice(1)} not found in your ${place}.`);
+    const owners = scope === 'company' ? 'company' : 'workspaces';
+    const unknown = new Sorry(404, `${noun[0]!.toUpperCase()}${noun.slice(1)} not found in your ${owners}.`);
     if (!isUuid(id)) throw unknown;
     if (scope === 'workspace') {
       const named = query('workspace') || field('workspace');
@@ -369,7 +374,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
     return found;
   }
 
-  async #show(visit: Asked, one: One, tried?: { verb: string; sent: Sent }): Promise<Html> {
+  async #show(visit: ResourceVisit, one: One, tried?: { verb: string; sent: Sent }): Promise<Html> {
     const { columns, nameOf, actions } = this.#resource;
     const offered = actions.filter((action) => this.#may(visit, action, one));
     // The problem of an action without a form, or of one that is no longer offered, is shown below the buttons.
@@ -386,17 +391,17 @@ ${await this.#extras.section?.(visit, one)}
 ${offered.filter((action) => !isButton(action)).map((action) => this.#actionForm(visit, { action, one, sent: action.verb === tried?.verb ? tried.sent : undefined }))}`;
   }
 
-  #may({ viewer }: Asked, { permit, isOffered }: Action<One>, one: One): boolean {
+  #may({ viewer }: ResourceVisit, { permit, isOffered }: Action<One>, one: One): boolean {
     return isPermitted(viewer, permit, this.#resource.ownerOf(one)) && (isOffered?.(one) ?? true);
   }
 
-  #button(visit: Asked, { verb, button, isDanger }: Action<One>, one: One): Html {
+  #button(visit: ResourceVisit, { verb, button, isDanger }: Action<One>, one: One): Html {
     const { nameOf } = this.#resource;
     return html`<form method="post" action="${this.#pathOf(visit, one)}"><button class="${isDanger && 'danger'}" name="action" value="${verb}" aria-label="${button} ${nameOf(one)}">${button}</button></form>`;
   }
 
   #actionForm(
-    visit: Asked,
+    visit: ResourceVisit,
     { action, one, sent }: { action: Action<One>; one: One; sent: Sent | undefined },
   ): Html {
     const { verb, button, lead, fields, confirm, filled, isDanger } = action;
@@ -412,7 +417,7 @@ ${
 <p class="actions"><button class="${isDanger ? 'danger' : 'main'}">${button}</button></p></form>`;
   }
 
-  async #act(visit: Asked): Promise<Reply> {
+  async #act(visit: ResourceVisit): Promise<Reply> {
     const { actions, nameOf, ownerOf, scope } = this.#resource;
     const { field } = visit;
     const one = await this.#find(visit);
@@ -446,14 +451,14 @@ ${
   }
 }
 
-const contextOf = ({ services, actor }: Asked): Context => ({
+const contextOf = ({ services, actor }: ResourceVisit): Context => ({
   ...{ database: services.database, config: services.config, actor },
 });
 
 /** Returns the visit with a single query parameter, as if the URL named the owner. */
-const withQuery = (visit: Asked, name: string, value: string): Asked => ({
+const withQuery = (visit: ResourceVisit, name: string, value: string): ResourceVisit => ({
   ...visit,
-  query: (asked) => (asked === name ? value : ''),
+  query: (parameter) => (parameter === name ? value : ''),
 });
 
 /** Whether the action needs no input and is rendered as a single button. */

@@ -216,7 +216,7 @@ const DEPTH_TIMEOUT_MS = 1500;
 function createServices(given: ConsoleServices): PageServices & Pick<Service, 'stop'> {
   const { connection, config, producer } = given;
   const waiting = createWaitingSearch(connection.laneStore, laneCount(config), config.QUEUE_TIMEOUT_MS);
-  const renderer = createRenderer({ most: 1 });
+  const renderer = createRenderer({ maxProcesses: 1 });
   const depths = createLaneDepths(connection.laneStore, {
     lanes: laneCount(config),
     timeout: DEPTH_TIMEOUT_MS,

@@ -143,7 +143,7 @@ export function createSignIn({
     }
     if (!isAccount(given, account)) return undefined;
     if (!leaveOperator(arrival)) accounts.leave(previous, account.user, client);
-    accounts.tellOfOperator('sessions.begin', account.user, client);
+    accounts.auditOperator('sessions.begin', account.user, client);
     log.info('signed in to the console');
     return operators.open(client);
   }
@@ -154,7 +154,7 @@ export function createSignIn({
    */
   function leaveOperator({ client, previous }: Arrival): boolean {
     if (operators.leave(previous) === undefined) return false;
-    accounts.tellOfOperator('sessions.end', account.user, client);
+    accounts.auditOperator('sessions.end', account.user, client);
     return true;
   }
 
@@ -263,7 +263,7 @@ export function createSignIn({
     if (viewer.accountId !== undefined) await accounts.signOut(viewer, clientOf(request));
     else {
       operators.close(viewer.sessionId);
-      accounts.tellOfOperator('sessions.end', viewer.user, clientOf(request));
+      accounts.auditOperator('sessions.end', viewer.user, clientOf(request));
     }
     clearSessionCookie(response);
     response.redirect(303, '/sign-in');

@@ -62,7 +62,7 @@ export interface Check {
   group: string;
   severity: Severity;
   scope: Scope;
-  places: readonly Evaluator[];
+  evaluators: readonly Evaluator[];
   /** Consequences of the problem. */
   impact: string;
   firstStep: string;

@@ -16,7 +16,7 @@ export const processChecks: readonly Check[] = [
     group: 'processes',
     severity: 'critical',
     scope: 'installation',
-    places: ['fleet', 'prometheus'],
+    evaluators: ['fleet', 'prometheus'],
     impact: 'Clients probably get no answer either. Requests that were in progress were cut off.',
     firstStep: 'Read the last log line of web, then start web again.',
     link: '/#processes',
@@ -48,7 +48,7 @@ export const processChecks: readonly Check[] = [
     group: 'processes',
     severity: 'critical',
     scope: 'installation',
-    places: ['fleet', 'prometheus'],
+    evaluators: ['fleet', 'prometheus'],
     impact:
       'Accepted objects wait in the queue and do not take effect. No object is lost. `web` answers 503 when `MAX_WAITING_ENVELOPES` jobs wait.',
     firstStep: startOne('worker'),
@@ -83,7 +83,7 @@ export const processChecks: readonly Check[] = [
     group: 'processes',
     severity: 'warning',
     scope: 'process',
-    places: ['fleet'],
+    evaluators: ['fleet'],
     impact:
       'The process was killed, is frozen, or cannot reach Postgres. Other processes of its kind do its work.',
     firstStep:
@@ -103,7 +103,7 @@ export const processChecks: readonly Check[] = [
     group: 'processes',
     severity: 'critical',
     scope: 'process',
-    places: ['fleet'],
+    evaluators: ['fleet'],
     impact: 'Its work stands still while it starts again, and may not progress at all.',
     firstStep:
       'Read the end of the log of the process that ended. A job of sync that ends its process is set aside after two ends, an object that ends its worker after four.',
@@ -123,7 +123,7 @@ export const processChecks: readonly Check[] = [
     group: 'processes',
     severity: 'critical',
     scope: 'process',
-    places: ['fleet', 'prometheus'],
+    evaluators: ['fleet', 'prometheus'],
     impact:
       'If the store of the queue is away (Redis, or Postgres with `QUEUE=postgres`), `web` answers 503 within a second. If only Postgres is away, `web` continues for one minute to accept requests with API keys that it has already checked. It then answers 503. Reads and requests with an `Idempotency-Key` get 503 within 2 s. Accepted objects wait. The process resumes by itself.',
     firstStep: 'Run `penstock doctor` for the cause. For `migrations`, run `release`.',
@@ -157,7 +157,7 @@ export const processChecks: readonly Check[] = [
     group: 'processes',
     severity: 'info',
     scope: 'installation',
-    places: ['fleet', 'prometheus'],
+    evaluators: ['fleet', 'prometheus'],
     impact: 'Two releases may run together only during an upgrade.',
     firstStep: 'Run `penstock status`, then finish the upgrade or revert it.',
     link: '/#processes',
@@ -186,7 +186,7 @@ export const processChecks: readonly Check[] = [
     group: 'processes',
     severity: 'warning',
     scope: 'process',
-    places: ['fleet', 'prometheus'],
+    evaluators: ['fleet', 'prometheus'],
     impact: 'The operating system may kill the process.',
     firstStep:
       'Check penstock_web_reading_bytes, penstock_web_small_bodies_bytes and penstock_web_response_bytes. If the memory keeps growing, restart the process with SIGTERM.',
@@ -218,7 +218,7 @@ export const processChecks: readonly Check[] = [
     group: 'processes',
     severity: 'critical',
     scope: 'run',
-    places: ['process'],
+    evaluators: ['process'],
     impact: 'The job makes no progress, and the process is not ready.',
     firstStep: 'Read the log of the process. Restart it if the job does not continue.',
     link: '/syncs',

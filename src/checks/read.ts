@@ -105,20 +105,20 @@ export function createReader(options: ReaderOptions): Reader {
 
   const cameBack = () => Math.max(...answeredAt.values()) > performance.now() - GRACE_MS;
 
-  const askProcesses = oneAtATime(async () => {
+  const readProcesses = oneAtATime(async () => {
     const begun = performance.now();
     const processes = await listProcesses(pool);
     return { processes, latency: performance.now() - begun };
   });
   const storedMs = patience * STORED_SHARE;
   let reading: StoredReading | undefined;
-  const askRedis = oneAtATime(async () => {
+  const readRedis = oneAtATime(async () => {
     const { redis, layout } = connection!;
     const begun = performance.now();
     const health = await readHealth(redis!, layout.shards);
     return { latency: performance.now() - begun, ...health };
   });
-  const askLanes = oneAtATime((lanes: number) =>
+  const readDepths = oneAtATime((lanes: number) =>
     createLaneDepths(connection!.laneStore, { lanes, timeout: patience }).look(),
   );
 
@@ -146,7 +146,7 @@ export function createReader(options: ReaderOptions): Reader {
    * the values that have arrived are returned.
    */
   async function readPostgres(): Promise<Stored | undefined> {
-    const first = await inTime(askProcesses());
+    const first = await inTime(readProcesses());
     if (!first) return undefined;
     const { values, done, begunAt } = readOthers();
     await inTime(
@@ -156,13 +156,13 @@ export function createReader(options: ReaderOptions): Reader {
     const isOld = performance.now() - begunAt > 2 * storedMs;
     const stored = storedOf(isOld ? {} : { ...values }, first.latency);
     // A store that went away during the reading answers no other statement.
-    if (stored.unread && (isPostgresAway() || !(await inTime(askProcesses())))) return undefined;
+    if (stored.unread && (isPostgresAway() || !(await inTime(readProcesses())))) return undefined;
     return { processes: first.processes, ...stored };
   }
 
   async function readLanes(lanes: number | undefined): Promise<LaneNow[] | undefined> {
     if (lanes === undefined || !connection?.laneStore.ready()) return undefined;
-    const read = await inTime(askLanes(lanes));
+    const read = await inTime(readDepths(lanes));
     if (read) {
       const now = performance.now();
       const waiting = read.reduce((sum, { depth }) => sum + depth, 0);
@@ -182,7 +182,7 @@ export function createReader(options: ReaderOptions): Reader {
     const redisThere = connection?.redis?.status === 'ready';
     const [stored, redis, disk] = await Promise.all([
       readPostgres(),
-      redisThere ? inTime(askRedis()) : undefined,
+      redisThere ? inTime(readRedis()) : undefined,
       dataDir === undefined ? undefined : readDisk('data', dataDir),
     ]);
     const lanesWanted = options.lanes ?? stored?.spread?.lanes;
@@ -263,12 +263,12 @@ function isSuspect({ processes = [], lacking }: Readings): boolean {
 
 /** Wraps a function so that concurrent calls share one execution. A store that hangs is then queried only once. */
 function oneAtATime<Args extends unknown[], T>(work: (...args: Args) => Promise<T>) {
-  let underWay: Promise<T> | undefined;
+  let inProgress: Promise<T> | undefined;
   return (...args: Args): Promise<T> => {
-    underWay ??= work(...args).finally(() => {
-      underWay = undefined;
+    inProgress ??= work(...args).finally(() => {
+      inProgress = undefined;
     });
-    return underWay;
+    return inProgress;
   };
 }
 

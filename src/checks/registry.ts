@@ -19,9 +19,9 @@ export const checks: readonly Check[] = [
  * Evaluates the checks of a place.
  * @returns the problems, most severe first
  */
-export function findProblems(readings: Readings, place: Evaluator, among = checks): Problem[] {
+export function findProblems(readings: Readings, evaluator: Evaluator, among = checks): Problem[] {
   const found = among
-    .filter(({ places }) => places.includes(place))
+    .filter(({ evaluators }) => evaluators.includes(evaluator))
     .flatMap((check) => (check.find?.(readings) ?? []).map((exceeded) => problemOf(check, exceeded)));
   const ids = new Set(found.map(({ id }) => id));
   const consequences = new Set(

@@ -74,7 +74,7 @@ export const webChecks: readonly Check[] = [
     group: 'web',
     severity: 'critical',
     scope: 'process',
-    places: ['fleet', 'process', 'prometheus'],
+    evaluators: ['fleet', 'process', 'prometheus'],
     impact:
       'Clients get 503 with `Retry-After`. Their objects are not stored. `/readyz` of the process answers 503 with `overload`. The process accepts requests again by itself when the value has fallen to nine tenths of the limit.',
     firstStep: 'For queue_depth and redis_memory, add workers. For the other limits, add web processes.',
@@ -122,7 +122,7 @@ export const webChecks: readonly Check[] = [
     group: 'web',
     severity: 'warning',
     scope: 'workspace',
-    places: ['prometheus'],
+    evaluators: ['prometheus'],
     impact:
       'Requests of this workspace get 503 with the code `workspace_over_share` until enough of its objects have been applied. Other workspaces are not refused.',
     firstStep:
@@ -149,7 +149,7 @@ export const webChecks: readonly Check[] = [
     group: 'redis',
     severity: 'warning',
     scope: 'installation',
-    places: ['fleet', 'prometheus'],
+    evaluators: ['fleet', 'prometheus'],
     impact:
       'Above `MAX_REDIS_MEMORY_PERCENT` of `maxmemory`, `web` answers 503 to requests that would add a job.',
     firstStep: 'Check whether the queue grows, then add workers or raise maxmemory.',
@@ -188,7 +188,7 @@ export const webChecks: readonly Check[] = [
     group: 'web',
     severity: 'warning',
     scope: 'process',
-    places: ['fleet'],
+    evaluators: ['fleet'],
     impact: 'Above the limit, clients get 503.',
     firstStep: 'The log of web has the cause.',
     link: '/#limits',
@@ -216,7 +216,7 @@ export const webChecks: readonly Check[] = [
     group: 'web',
     severity: 'info',
     scope: 'installation',
-    places: ['fleet'],
+    evaluators: ['fleet'],
     impact: 'These requests have no effect.',
     firstStep:
       'Usually a workspace exceeds its rate limit, or has more waiting than is free in the queue (workspace_over_share). Its page under Workspaces shows the limit, and the log of web has each response with its key.',
@@ -234,7 +234,7 @@ export const webChecks: readonly Check[] = [
     group: 'web',
     severity: 'info',
     scope: 'installation',
-    places: ['prometheus'],
+    evaluators: ['prometheus'],
     impact:
       'Refused objects are not stored. The response names them in `errors`, which the sender may not read.',
     firstStep:
@@ -259,7 +259,7 @@ export const webChecks: readonly Check[] = [
     group: 'web',
     severity: 'warning',
     scope: 'installation',
-    places: ['prometheus'],
+    evaluators: ['prometheus'],
     impact:
       'Each object of the request took effect once or not at all. The cause is a fault in Penstock: invalid input gets 400.',
     firstStep: 'Find "unexpected error" in the log of web, and report it with its stack.',
@@ -282,7 +282,7 @@ export const webChecks: readonly Check[] = [
     group: 'web',
     severity: 'info',
     scope: 'workspace',
-    places: ['prometheus'],
+    evaluators: ['prometheus'],
     impact: 'These requests get 429 with `Retry-After` and have no effect.',
     firstStep: 'If the traffic is intended, raise the limit with `penstock limits set`.',
     link: '/workspaces',

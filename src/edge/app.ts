@@ -181,7 +181,7 @@ function beginOtherRequest(
   // Rate limits count only operations.
   for (const name of ['Limit', 'Remaining', 'Reset']) response.setHeader(`X-RateLimit-${name}`, '');
   response.setHeader('X-Content-Type-Options', 'nosniff');
-  const tell = () => {
+  const recordRequest = () => {
     const path = (request as Request).route?.path as string | undefined;
     const { statusCode } = response;
     const isRead = request.method === 'GET' || request.method === 'HEAD';
@@ -194,7 +194,7 @@ function beginOtherRequest(
     if (known?.workspace_id !== undefined) log[levelOf(statusCode)](fields, 'request');
     else strangers.line(levelOf(statusCode), fields, 'request');
   };
-  response.once('close', tracing ? tracing.bind(tell) : tell);
+  response.once('close', tracing ? tracing.bind(recordRequest) : recordRequest);
 }
 
 /** Answers a request that has begun with an error of the catalogue. */

@@ -99,11 +99,11 @@ function makePlan(
  */
 export function planWithGroups(
   operation: QueuedOperation,
-  asked: Pick<Admitted, 'caller' | 'body'>,
+  received: Pick<Admitted, 'caller' | 'body'>,
   renewGroups: () => Promise<ReadonlyMap<string, Channel>>,
 ): Plan | Promise<Plan> {
-  const planned = planNoting(operation, asked);
-  const settle = (one: Planned) => planOf(operation, asked, { planned: one, renewGroups });
+  const planned = planNoting(operation, received);
+  const settle = (one: Planned) => planOf(operation, received, { planned: one, renewGroups });
   return planned instanceof Promise ? planned.then(settle) : settle(planned);
 }
 
@@ -140,12 +140,12 @@ function planNoting(
  */
 function planOf(
   operation: QueuedOperation,
-  asked: Pick<Admitted, 'caller' | 'body'>,
+  received: Pick<Admitted, 'caller' | 'body'>,
   { planned, renewGroups }: { planned: Planned; renewGroups: () => Promise<ReadonlyMap<string, Channel>> },
 ): Plan | Promise<Plan> {
   const { missed } = planned;
   if (missed.length > 0)
-    return planAgain(operation, asked, { missed, renewGroups }).then(
+    return planAgain(operation, received, { missed, renewGroups }).then(
       (renewed) => renewed ?? planOrThrow(planned),
     );
   return planOrThrow(planned);

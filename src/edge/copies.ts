@@ -86,7 +86,7 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
   const agent = new HttpAgent({ keepAlive: true, maxSockets: 256 });
   const own: RequestOptions = { host: '127.0.0.1', port, agent };
   const leaving = new AbortController();
-  const underWay = new Set<Promise<void>>();
+  const inProgress = new Set<Promise<void>>();
   let held = 0;
 
   /**
@@ -96,8 +96,8 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
   function keep(copied: Copied, there: Received): { done: Promise<void>; isLate(): void } {
     const copy = { ...copied, isLate: false };
     const done = copyOf(copy, there);
-    underWay.add(done);
-    void done.finally(() => underWay.delete(done));
+    inProgress.add(done);
+    void done.finally(() => inProgress.delete(done));
     return {
       done,
       isLate() {
@@ -108,7 +108,7 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
 
   async function copyOf(copy: Copied, there: Received): Promise<void> {
     const { body } = copy;
-    if (held + body.length > maxBytes) return tell(copy, there, { error: 'too much waits to be copied' });
+    if (held + body.length > maxBytes) return report(copy, there, { error: 'too much waits to be copied' });
     held += body.length;
     const headers = {
       ...endToEnd(copy.request.headers, body.length),
@@ -127,7 +127,7 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
       await rest(nextWait(), leaving.signal);
     } while (performance.now() < until);
     held -= body.length;
-    tell(copy, there, here);
+    report(copy, there, here);
   }
 
   function carryOut(
@@ -152,12 +152,12 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
    * Counts the result of a copy, and logs differences. The log lines contain content from the client only in the
    * messages.
    */
-  function tell(
+  function report(
     { operation, isLate = false }: Copied,
     there: Received,
     here: Received | { error: string },
   ): void {
-    const [theirs, ours] = [saidBy(there), 'error' in here ? undefined : saidBy(here)];
+    const [theirs, ours] = [errorsOf(there), 'error' in here ? undefined : errorsOf(here)];
     const judged = outcomeOf(here, theirs, ours);
     const outcome = judged === 'same' && isLate ? 'late' : judged;
     count(operation.id, outcome);
@@ -174,7 +174,7 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
   }
 
   /** Logs a request that the upstream accepted and that may change users, but that was not executed here. */
-  function tellNotCopied(method: string, path: string, status: number): void {
+  function reportNotCopied(method: string, path: string, status: number): void {
     count('other', 'not_copied');
     log.warn(
       { outcome: 'not_copied', method, path: path.slice(0, MAX_CHARACTERS), upstream_status: status },
@@ -189,11 +189,11 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
   return {
     keep,
     count,
-    tellNotCopied,
+    reportNotCopied,
     async stop() {
-      await withTimeout(FAREWELL_MS, Promise.all(underWay)).catch(() => {});
+      await withTimeout(FAREWELL_MS, Promise.all(inProgress)).catch(() => {});
       leaving.abort();
-      await Promise.all(underWay);
+      await Promise.all(inProgress);
       agent.destroy();
     },
   };
@@ -258,12 +258,12 @@ export async function received(answer: IncomingMessage): Promise<Received> {
 }
 
 /** Reads the errors in an answer. A compressed answer or one that is not JSON counts as having no errors. */
-function saidBy({ body, status }: Received): { errors: number; message?: string } {
+function errorsOf({ body, status }: Received): { errors: number; message?: string } {
   try {
     const { errors, message } = JSON.parse(body.toString('utf8'));
-    const said = { errors: Array.isArray(errors) ? errors.length : 0 };
-    if (status < 300 || typeof message !== 'string') return said;
-    return { ...said, message: message.slice(0, MAX_CHARACTERS) };
+    const summary = { errors: Array.isArray(errors) ? errors.length : 0 };
+    if (status < 300 || typeof message !== 'string') return summary;
+    return { ...summary, message: message.slice(0, MAX_CHARACTERS) };
   } catch {
     return { errors: 0 };
   }

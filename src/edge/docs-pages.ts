@@ -118,11 +118,11 @@ export function addDocsPages(
     const { createSite } = await import('../docs/site.ts');
     return createSite(JSON.parse(openApi()));
   });
-  const showsPage = (placeOf: (request: Request) => string) =>
+  const showsPage = (pathOf: (request: Request) => string) =>
     shows(
-      placeOf,
+      pathOf,
       () => ({ type: 'text/html; charset=utf-8', cacheControl: ASK_AGAIN }),
-      async (place) => (await open()).page(place),
+      async (path) => (await open()).page(path),
     );
 
   app.use('/docs', securityHeaders);

@@ -59,17 +59,17 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
 
   function read<Value>(
     gauges: Gauge<string>[],
-    ask: () => Promise<Value>,
+    readValue: () => Promise<Value>,
     show: (value: Value) => void,
   ): void {
-    let asking: Promise<Value> | undefined;
+    let reading: Promise<Value> | undefined;
     parts.push(async (patience) => {
       // A source that is unavailable may answer only after it recovers, so there is one pending query at a time.
       if (patience > 0)
-        asking ??= ask().finally(() => {
-          asking = undefined;
+        reading ??= readValue().finally(() => {
+          reading = undefined;
         });
-      const value = asking && (await withTimeout(patience, asking).catch(() => undefined));
+      const value = reading && (await withTimeout(patience, reading).catch(() => undefined));
       for (const one of gauges) one.reset();
       if (value !== undefined) show(value);
     });
@@ -313,11 +313,11 @@ async function readSizes(pool: Pool) {
 }
 
 /** Caches a value for this many milliseconds. */
-function remembered<Value>(milliseconds: number, ask: () => Promise<Value>): () => Promise<Value> {
+function remembered<Value>(milliseconds: number, readValue: () => Promise<Value>): () => Promise<Value> {
   let last: { at: number; value: Value } | undefined;
   return async () => {
     if (!last || performance.now() - last.at > milliseconds) {
-      last = { value: await ask(), at: performance.now() };
+      last = { value: await readValue(), at: performance.now() };
     }
     return last.value;
   };

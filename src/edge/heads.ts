@@ -114,14 +114,14 @@ export function createHeads(maxBytes: number) {
       if (unread.length > 0) setImmediate(readOn);
     }
     // Not a poller, because the interval is shorter while much is arriving.
-    let timer = setTimeout(lookAgain, LOOK.atRest).unref();
-    function lookAgain(): void {
-      look();
+    let timer = setTimeout(checkRegularly, LOOK.atRest).unref();
+    function checkRegularly(): void {
+      check();
       isBusy ||= areMany();
-      timer = setTimeout(lookAgain, isBusy ? LOOK.busy : LOOK.atRest).unref();
+      timer = setTimeout(checkRegularly, isBusy ? LOOK.busy : LOOK.atRest).unref();
       isBusy = false;
     }
-    function look(): void {
+    function check(): void {
       const { sum, excess } = arrived(Date.now());
       seen = sum;
       for (const socket of excess) {
@@ -152,7 +152,7 @@ export function createHeads(maxBytes: number) {
       socket.on('data', (chunk: Buffer) => {
         if (connection.bodies > 0) return;
         seen += chunk.length;
-        if (seen > maxBytes) look();
+        if (seen > maxBytes) check();
         // The parser has processed the chunk already. Bytes beyond complete requests belong to an unfinished head.
         if (socket.bytesRead > connection.whole && !socket.destroyed) readInTurn(socket);
       });

@@ -198,7 +198,7 @@ const PIECES_IN_A_ROW = 4;
 const VISIBLE = /^[!-~]{1,255}$/;
 
 /** The parts of a request that must be equal in all requests with one key. */
-export interface Asked {
+export interface KeyedRequest {
   /** The workspace, or the company of a SCIM token. */
   ownerId: string;
   operation: Operation;
@@ -217,7 +217,7 @@ export interface Asked {
  */
 export async function readIdempotencyKey(
   header: string | string[] | undefined,
-  { ownerId, operation, params, query, body }: Asked,
+  { ownerId, operation, params, query, body }: KeyedRequest,
 ): Promise<Key | undefined> {
   if (header === undefined || operation.method !== 'POST') return undefined;
   const sent = String(header).trim();

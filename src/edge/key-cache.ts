@@ -69,7 +69,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
    */
   const madeUp = new LRUCache<string, Known>({ max: MAX_KEYS });
   const findOne = batchCalls((hashes: Buffer[]) => findApiKeys(pool, hashes), MAX_BATCH);
-  let togetherAt = Number.NEGATIVE_INFINITY;
+  let renewedAt = Number.NEGATIVE_INFINITY;
 
   /** @throws if Postgres does not answer and the key was not confirmed within the last minute */
   function find(secret: string, now: number): ApiKey | undefined | Promise<ApiKey | undefined> {
@@ -79,12 +79,12 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
       madeUp.set(secret, entry);
     }
     entry.usedAt = now;
-    if (known.size >= MIN_BATCH && now - togetherAt >= cacheMs / 4) renewTogether(now);
+    if (known.size >= MIN_BATCH && now - renewedAt >= cacheMs / 4) renewAll(now);
     const fresh = now - entry.at <= cacheMs;
     const isBackingOff = opens(entry, now) && now - entry.failedAt < PAUSE;
     if (fresh || isBackingOff) return entry.key;
-    const looking = entry;
-    return look(secret, entry, now).then(() => looking.key);
+    const current = entry;
+    return refresh(secret, entry, now).then(() => current.key);
   }
 
   function recall(secret: string): Known | undefined {
@@ -99,14 +99,14 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     const entry = recall(secret);
     if (entry && now - entry.inVainAt >= PAUSE) {
       const groups = entry.key?.groups.size;
-      await look(secret, entry, now);
+      await refresh(secret, entry, now);
       if (entry.key?.groups.size === groups) entry.inVainAt = now;
     }
     return find(secret, now);
   }
 
   /** Requests that arrive during a look-up of their key share it. */
-  function look(secret: string, entry: Known, now: number): Promise<void> {
+  function refresh(secret: string, entry: Known, now: number): Promise<void> {
     if (!entry.lookUp) {
       const done = lookUp(secret, entry, now).finally(() => {
         entry.lookUp = undefined;
@@ -133,8 +133,8 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
    * Renews the keys in use whose time is half over. Requests do not wait for it. If it fails, each key is looked up
    * when it is used.
    */
-  function renewTogether(now: number): void {
-    togetherAt = now;
+  function renewAll(now: number): void {
+    renewedAt = now;
     const due: [string, Known][] = [];
     for (const [secret, entry] of known.entries()) {
       if (due.length === MAX_BATCH) break;
@@ -146,8 +146,8 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     findApiKeys(pool, hashes).then(
       (rows) => {
         // A request may have looked its key up meanwhile, with a newer result.
-        for (const [place, [secret, entry]] of due.entries())
-          if (entry.at < now && known.peek(secret) === entry) learn(secret, entry, { row: rows[place], now });
+        for (const [index, [secret, entry]] of due.entries())
+          if (entry.at < now && known.peek(secret) === entry) learn(secret, entry, { row: rows[index], now });
       },
       () => {},
     );

@@ -115,7 +115,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   function countForwarded(method: string, path: string, status: number): void {
     if (!mayChangeUsers(method, path)) copies.count('other', 'forwarded');
     else if (status >= 300) copies.count('other', refusedBy(status));
-    else copies.tellNotCopied(method, path, status);
+    else copies.reportNotCopied(method, path, status);
   }
 
   /** @throws {ApiError} if too many requests wait for the upstream already */
@@ -131,22 +131,22 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   }
 
   /**
-   * Streams the request and the answer, which may have any size. `heard` is called with the status of the upstream,
+   * Streams the request and the answer, which may have any size. `onStatus` is called with the status of the upstream,
    * even if the client disconnects.
    */
   function forward(
     request: IncomingMessage,
     response: ServerResponse,
-    heard: (status: number) => void,
+    onStatus: (status: number) => void,
   ): Promise<void> {
     return inTurn(async () => {
       const headers = endToEnd(request.headers);
       // Node frames a body of unknown length only for some methods. Without a frame the body would be read as another
       // request.
       if (request.headers['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked';
-      const { sent, answer: asked } = ask(request, headers);
-      const [answer] = await Promise.all([asked, pipeline(request, sent)]);
-      heard(answer.statusCode!);
+      const { sent, answer: receiving } = send(request, headers);
+      const [answer] = await Promise.all([receiving, pipeline(request, sent)]);
+      onStatus(answer.statusCode!);
       // From here on the client may be slow.
       sent.setTimeout(0);
       response.writeHead(answer.statusCode!, endToEnd(answer.headers));
@@ -184,7 +184,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     const { request, operation, body } = copied;
     // Uncompressed, because the content is compared.
     const headers = { ...endToEnd(request.headers, body.length), 'accept-encoding': 'identity' };
-    const { sent, answer } = ask(request, headers);
+    const { sent, answer } = send(request, headers);
     sent.end(body);
     const silent = () => sent.destroy(new UpstreamSilent('the upstream has not answered in time'));
     const timer = setTimeout(silent, patience);
@@ -199,7 +199,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   }
 
   /** Starts a request to the upstream. The caller has to send its body. */
-  function ask({ method, url }: IncomingMessage, headers: Headers) {
+  function send({ method, url }: IncomingMessage, headers: Headers) {
     const { pathname } = upstream;
     const options: RequestOptions = {
       protocol: upstream.protocol,

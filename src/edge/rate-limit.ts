@@ -30,7 +30,7 @@ interface Bucket {
   /** Time of the last take, by `performance.now()`. */
   takenAt: number;
   /** Number of requests since then. */
-  asked: number;
+  requests: number;
 }
 
 /** Milliseconds for which a busy web process takes tokens ahead, at the rate of its last requests. */
@@ -72,11 +72,11 @@ export function createRateLimiter(store: TokenBuckets, rules: VendorRules = rule
     const name = `${key.workspaceId}:${bucketName}`;
     let bucket = buckets.get(name);
     if (!bucket) {
-      bucket = { waiting: [], running: false, size, left: 0, ahead: 0, reset: 0, takenAt: 0, asked: 0 };
+      bucket = { waiting: [], running: false, size, left: 0, ahead: 0, reset: 0, takenAt: 0, requests: 0 };
       buckets.set(name, bucket);
     }
     const current = bucket;
-    current.asked++;
+    current.requests++;
     current.size = size;
     if (current.waiting.length === 0 && hasAhead(current)) return takeAhead(current, size.requests);
     return new Promise((resolve, reject) => {
@@ -91,22 +91,22 @@ export function createRateLimiter(store: TokenBuckets, rules: VendorRules = rule
       const { size } = bucket;
       const limit = size.requests;
       while (bucket.waiting.length > 0 && hasAhead(bucket)) bucket.waiting.shift()!(takeAhead(bucket, limit));
-      const asking = bucket.waiting;
-      if (asking.length === 0) break;
+      const waiting = bucket.waiting;
+      if (waiting.length === 0) break;
       bucket.waiting = [];
       const ahead = wantedAhead(bucket);
       bucket.ahead = 0;
       try {
-        const taken = await store.take(name, size, asking.length + ahead);
+        const taken = await store.take(name, size, waiting.length + ahead);
         bucket.left = taken.left;
-        bucket.ahead = Math.max(0, taken.granted - asking.length);
+        bucket.ahead = Math.max(0, taken.granted - waiting.length);
         bucket.reset = Math.ceil((taken.now + taken.untilFull) / 1000);
-        share(taken, { bucket, limit, isOnClock }, asking);
+        share(taken, { bucket, limit, isOnClock }, waiting);
       } catch (error) {
         // Requests that waited for this take would have to wait as long again, so they are refused with it.
         const behind = bucket.waiting;
         bucket.waiting = [];
-        for (const answer of [...asking, ...behind]) answer(error as Error);
+        for (const answer of [...waiting, ...behind]) answer(error as Error);
       }
     }
     bucket.running = false;
@@ -128,9 +128,9 @@ function takeAhead(bucket: Bucket, limit: number): Allowance {
 /** The number of requests expected within AHEAD, or 0 if there are few. Restarts the count. */
 function wantedAhead(bucket: Bucket): number {
   const now = performance.now();
-  const perMillisecond = bucket.asked / Math.max(RATE_OVER, now - bucket.takenAt);
+  const perMillisecond = bucket.requests / Math.max(RATE_OVER, now - bucket.takenAt);
   bucket.takenAt = now;
-  bucket.asked = 0;
+  bucket.requests = 0;
   const wanted = Math.floor(Math.min(perMillisecond * AHEAD, bucket.left * MAX_SHARE_AHEAD));
   return wanted < MIN_AHEAD ? 0 : wanted;
 }
@@ -139,17 +139,17 @@ function wantedAhead(bucket: Bucket): number {
 function share(
   { granted, left, untilOne, now }: Take,
   { bucket: { ahead, reset }, limit, isOnClock }: { bucket: Bucket; limit: number; isOnClock: boolean },
-  asking: ((allowance: Allowance) => void)[],
+  waiting: ((allowance: Allowance) => void)[],
 ): void {
   // Both are rounded up, so that a client with a clock in whole seconds does not retry too early.
   const retryAfter = Math.max(1, Math.ceil(untilOne / 1000));
   const retryAt = isOnClock ? reset : Math.ceil(now / 1000) + retryAfter;
-  for (let index = 0; index < asking.length; index++) {
+  for (let index = 0; index < waiting.length; index++) {
     const allowed = index < granted;
-    asking[index]!({
+    waiting[index]!({
       allowed,
       limit,
-      remaining: allowed ? left + ahead + Math.min(granted, asking.length) - index - 1 : 0,
+      remaining: allowed ? left + ahead + Math.min(granted, waiting.length) - index - 1 : 0,
       reset: allowed ? reset : retryAt,
       retryAfter: allowed ? 0 : retryAfter,
     });

@@ -179,10 +179,10 @@ export class RefusedObjects implements Service {
   ): { group: RefusedGroup; isNew: boolean } | undefined {
     const { workspaceId, reason, operation, inputArray, field, keyId } = named;
     const name = [operation, inputArray, field, keyId].join('\0');
-    const place = this.#admit(hour, `${workspaceId} ${reason}`, name);
+    const admission = this.#admit(hour, `${workspaceId} ${reason}`, name);
     const shown =
-      place === 'full' ? { ...named, operation: '', inputArray: '', field: '', keyId: NIL_UUID } : named;
-    const key = [named.hour.getTime(), workspaceId, reason, place === 'full' ? '' : name].join('\0');
+      admission === 'full' ? { ...named, operation: '', inputArray: '', field: '', keyId: NIL_UUID } : named;
+    const key = [named.hour.getTime(), workspaceId, reason, admission === 'full' ? '' : name].join('\0');
     const { groups } = this.#pending;
     let group = groups.get(key);
     if (!group) {
@@ -196,7 +196,7 @@ export class RefusedObjects implements Service {
       };
       groups.set(key, group);
     }
-    return { group, isNew: place === 'new' };
+    return { group, isNew: admission === 'new' };
   }
 
   /** Whether a group is new in its hour, known already, or above the limit of its reason. */

@@ -158,14 +158,14 @@ export function receive(
   let bound = UNASKED;
   let ended = false;
   let failure: unknown;
-  let asked: { over(): void; resolve(body: Buffer): void; reject(error: unknown): void } | undefined;
+  let reader: { over(): void; resolve(body: Buffer): void; reject(error: unknown): void } | undefined;
 
   request.on('data', append);
   request.on('end', () => {
     // Set first: every request emits `close` later, and creating an error costs a stack trace.
     ended = true;
     counted.complete();
-    asked?.resolve(body());
+    reader?.resolve(body());
   });
   request.on('error', incomplete);
   request.on('close', incomplete);
@@ -188,7 +188,7 @@ export function receive(
     }
     size += chunk.length;
     if (size <= bound || failure !== undefined) return;
-    if (asked) asked.over();
+    if (reader) reader.over();
     else pause();
   }
 
@@ -223,7 +223,7 @@ export function receive(
     failure = error;
     counted.release();
     drop();
-    asked?.reject(error);
+    reader?.reject(error);
   }
 
   /** Reads and discards the rest, so that the connection can be used again. */
@@ -248,7 +248,7 @@ export function receive(
       if (length > bytes.length) enlarge(length);
     }
     return new Promise((resolve, reject) => {
-      asked = {
+      reader = {
         resolve,
         reject,
         over() {
@@ -260,7 +260,7 @@ export function receive(
           }, fail);
         },
       };
-      if (size > bound) asked.over();
+      if (size > bound) reader.over();
       else if (ended) resolve(body());
       else resume();
     });

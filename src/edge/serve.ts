@@ -89,8 +89,8 @@ export function serveTraced(endpoint: Endpoint, exchange: Exchange, services: Ed
   const { request, response } = exchange;
   if (span) request.span = span;
   const work = () => serve(endpoint, exchange, services);
-  const asksStore = endpoint.operation.kind === 'direct' || request.headers['idempotency-key'] !== undefined;
-  return asksStore ? traceThroughout(span, response, work) : work();
+  const needsStore = endpoint.operation.kind === 'direct' || request.headers['idempotency-key'] !== undefined;
+  return needsStore ? traceThroughout(span, response, work) : work();
 }
 
 /** Runs work in the request's span, so that its log lines contain the span. */
@@ -208,7 +208,7 @@ function shed(
 /** The capacity limit that applies to an operation. Bulk operations may fill only half of the queue. */
 export function capacityOf(operation: Operation): 'queue' | 'half-full queue' | 'store' {
   if (operation.kind === 'direct') return 'store';
-  return operation.givesWay ? 'half-full queue' : 'queue';
+  return operation.isBulk ? 'half-full queue' : 'queue';
 }
 
 function limit(

@@ -11,13 +11,13 @@ type Unavailability = {
 
 /** The condition under which an operation can answer with a 503 of the catalogue, by the name of the error. */
 const meets: Record<Unavailability, (operation: Operation) => boolean> = {
-  queueUnavailable: (operation) => operation.kind === 'queued' || operation.asksQueue === true,
+  queueUnavailable: (operation) => operation.kind === 'queued' || operation.readsQueue === true,
   queueFull: ({ kind }) => kind === 'queued',
   redisMemoryFull: ({ kind }) => kind === 'queued',
   tooManyPendingObjects: ({ kind }) => kind === 'queued',
   tooManyPendingBytes: ({ kind }) => kind === 'queued',
   workspaceOverShare: ({ kind }) => kind === 'queued',
-  queueHalfFull: (operation) => operation.kind === 'queued' && operation.givesWay === true,
+  queueHalfFull: (operation) => operation.kind === 'queued' && operation.isBulk === true,
   tooManyBodyBytes: (operation) => operation.body !== undefined || stores(operation),
   serverBusy: (operation) => stores(operation) || (operation.kind === 'direct' && operation.isLarge === true),
   rendererBusy: (operation) => operation.kind === 'direct' && operation.renders === true,

@@ -31,7 +31,7 @@ export class DataDirInUse extends Error {}
 export async function lockDataDir(dataDir: string, log: Log): Promise<() => Promise<void>> {
   const file = socketPath(dataDir);
   let isLogged = false;
-  const result = await until(() => listenOrAsk(file), {
+  const result = await until(() => listenOrFindOwner(file), {
     every: POLL_MS,
     deadline: Date.now() + OWNER_WAIT_MS,
     isSo: (found) => typeof found !== 'string',
@@ -53,9 +53,9 @@ export async function lockDataDir(dataDir: string, log: Log): Promise<() => Prom
  * Returns the socket, or the process id of the program that listens there. The socket file of an owner that
  * has ended is removed.
  */
-async function listenOrAsk(file: string): Promise<Server | string> {
+async function listenOrFindOwner(file: string): Promise<Server | string> {
   for (;;) {
-    const result = (await listen(file)) ?? (await askOwner(file));
+    const result = (await listen(file)) ?? (await findOwner(file));
     if (result) return result;
     rmSync(file, { force: true });
   }
@@ -84,7 +84,7 @@ function listen(file: string): Promise<Server | undefined> {
 }
 
 /** Returns the process id of a running owner; undefined if no process listens on the socket any longer. */
-function askOwner(file: string): Promise<string | undefined> {
+function findOwner(file: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = connect(file);
     let answer = '';

@@ -118,7 +118,7 @@ interface Described {
 export interface QueuedOperation extends Described {
   kind: 'queued';
   /** Limits the operation to half of the queue, so that it is refused before other operations are. */
-  givesWay?: true;
+  isBulk?: true;
   /**
    * Maximum time in milliseconds that the answer waits until the objects have taken effect, so that the caller can read
    * them. After that time, the answer is sent anyway. If absent, the answer does not wait.
@@ -199,7 +199,7 @@ export interface DownloadSettings {
 export interface DirectOperation extends Described {
   kind: 'direct';
   /** The operation searches the queue for waiting objects. */
-  asksQueue?: true;
+  readsQueue?: true;
   /** The operation renders templates, which needs a free render process. */
   renders?: true;
   /** The answer may be large. The process handles only a few such requests at a time, and fewer for each workspace. */

@@ -22,7 +22,7 @@ export function requestsGet(serviceIdField: string): DirectOperation {
     method: 'GET',
     path: '/requests/:request_id',
     bucket: 'requests',
-    asksQueue: true,
+    readsQueue: true,
     summary: 'Follow an accepted request',
     description:
       'Returns the status of each object of a request, by the `X-Request-Id` of its answer. Applied requests are remembered for `LEDGER_DAYS` days. `accepted`: the object is stored on disk and will take effect. `applied`: the object has taken effect, or its identifier matches no user. `failed`: the object could not be applied. `reason` has the cause, and an operator can retry the object. `rejected` lists the objects that the answer listed in `errors`, each with a stable reason. It is available about a second after the answer, for 30 days, and for at most 1,000 requests per workspace, hour and web process. Requests that are answered directly from the store cannot be followed. After a loss of the queue, a 404 for a request that was answered with 201 means that the request is lost: send it again. An id starts with the clock of the web process that accepted the request, so the order of ids is not the order of acceptance.',

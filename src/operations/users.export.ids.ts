@@ -91,8 +91,8 @@ function chooseFields(fields: Record<string, UserField>, given: Json | undefined
 
 /** Returns the identifiers that matched no user, as sent and without duplicates. */
 function unknown(named: NamedUser[], found: { place: number }[]): string[] {
-  const foundPlaces = new Set(found.map(({ place }) => place));
-  return [...new Set(named.filter((_, place) => !foundPlaces.has(place)).map(({ sent }) => sent))];
+  const foundIndexes = new Set(found.map(({ place }) => place));
+  return [...new Set(named.filter((_, place) => !foundIndexes.has(place)).map(({ sent }) => sent))];
 }
 
 function bodySchema(serviceIdField: string, fields: string[]): Schema {

@@ -29,7 +29,7 @@ export function usersTrackBulk(
     limits: { inAll: MAX_OBJECTS, ofUser: MAX_OF_USER },
     maxBytes: MAX_BYTES,
     ...(rules.largeBulkBody === 400 && { tooLarge: 'bulkBodyTooLarge' as const }),
-    givesWay: true,
+    isBulk: true,
     ...{ serviceIdField, longStrings, rules },
   });
 }

@@ -66,7 +66,7 @@ export function usersTrackSync(serviceIdField: string, options: OperationOptions
 /** The field of a stored user that shows the effect of an object, by kind. */
 const FIELDS = { attributes: 'custom_attributes', events: 'custom_events', purchases: 'purchases' } as const;
 
-interface Place {
+interface ReadContext {
   workspaceId: string;
   serviceIdField: string;
 }
@@ -74,7 +74,7 @@ interface Place {
 /** Reads the user of an object in the form of the response; undefined if no user has the identifier. */
 async function readUser(
   object: TrackObject,
-  { workspaceId, serviceIdField }: Place,
+  { workspaceId, serviceIdField }: ReadContext,
   { database: { pool } }: Pick<Resources, 'database'>,
 ): Promise<Record<string, Json> | undefined> {
   // An import of push tokens names no user.

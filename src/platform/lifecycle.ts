@@ -102,15 +102,15 @@ const AWAY_CHECK_MS = 50;
  * A store that is already known to be unavailable is not asked.
  * @throws {Error} as soon as `isAway` returns true
  */
-export async function unlessAway<T>(isAway: () => boolean, ask: () => Promise<T>): Promise<T> {
+export async function unlessAway<T>(isAway: () => boolean, request: () => Promise<T>): Promise<T> {
   const unavailable = () => new Error('the store is unavailable');
   if (isAway()) throw unavailable();
   let timer: NodeJS.Timeout | undefined;
-  const away = new Promise<never>((_resolve, reject) => {
+  const failure = new Promise<never>((_resolve, reject) => {
     timer = setInterval(() => isAway() && reject(unavailable()), AWAY_CHECK_MS);
   });
   try {
-    return await Promise.race([ask(), away]);
+    return await Promise.race([request(), failure]);
   } finally {
     clearInterval(timer);
   }

@@ -111,9 +111,9 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
       traceId = above?.traceId ?? random.generateTraceId();
       // A span with links and no parent is sampled as if the first link were its parent.
       const first = above ? undefined : links[0]?.context;
-      const asked = first ? trace.setSpanContext(ROOT_CONTEXT, first) : context;
+      const parentContext = first ? trace.setSpanContext(ROOT_CONTEXT, first) : context;
       const of = first?.traceId ?? traceId;
-      const { decision } = sampler.shouldSample(asked, of, name, SpanKind[kind], {}, links);
+      const { decision } = sampler.shouldSample(parentContext, of, name, SpanKind[kind], {}, links);
       if (decision === SamplingDecision.RECORD_AND_SAMPLED)
         return tracer.startSpan(name, { kind: SpanKind[kind], links }, context);
       const spanId = random.generateSpanId();
@@ -158,7 +158,7 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
     ids: (): object => idsOf(active()),
 
     /** Sets the log for failures of the collector. The first failure and the recovery are logged. */
-    tellTo(given: SmallLog): void {
+    setLog(given: SmallLog): void {
       log = given;
     },
 

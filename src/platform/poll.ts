@@ -8,11 +8,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
  * @param factor ratio of a pause to the one before
  * @returns a function that returns the milliseconds of the next pause
  */
-export function backOff(first: number, longest: number, factor = 2): () => number {
+export function backOff(first: number, max: number, factor = 2): () => number {
   let next = first;
   return () => {
     const pause = next;
-    next = Math.min(next * factor, longest);
+    next = Math.min(next * factor, max);
     return pause;
   };
 }
@@ -103,7 +103,7 @@ export function poll(
   check: () => Promise<void> | void,
   failed: (error: unknown) => void = () => {},
 ): Poller {
-  let underWay: Promise<void> | undefined;
+  let inProgress: Promise<void> | undefined;
 
   async function run(): Promise<void> {
     try {
@@ -114,10 +114,10 @@ export function poll(
   }
 
   function now(): Promise<void> {
-    underWay ??= run().finally(() => {
-      underWay = undefined;
+    inProgress ??= run().finally(() => {
+      inProgress = undefined;
     });
-    return underWay;
+    return inProgress;
   }
 
   let timer: NodeJS.Timeout | undefined;
@@ -132,7 +132,7 @@ export function poll(
   const own = {
     wait,
     async again() {
-      await underWay;
+      await inProgress;
       await now();
     },
   };
@@ -142,7 +142,7 @@ export function poll(
     async stop() {
       pollers.delete(own);
       clearTimeout(timer);
-      await underWay;
+      await inProgress;
     },
   };
 }

@@ -31,7 +31,7 @@ export type Page = Exclude<Rendered, { problem: string }>;
 /** Settings of the renderer of a web process. */
 export interface RendererSettings {
   /** Maximum number of render processes. */
-  most?: number;
+  maxProcesses?: number;
   /** Maximum duration of one rendering in milliseconds. */
   deadline?: number;
   /** Maximum time in milliseconds that a rendering waits for a process. */
@@ -46,7 +46,7 @@ export interface RendererSettings {
  * never occupy all processes.
  */
 export function createRenderer({
-  most = RENDERERS,
+  maxProcesses = RENDERERS,
   deadline = RENDER_DEADLINE,
   patience = TURN_PATIENCE,
   slowFor = SLOW_FOR,
@@ -59,8 +59,8 @@ export function createRenderer({
   let stopped = false;
 
   const semaphore = createSemaphore({
-    maxRunning: most,
-    maxRunningPerOwner: most,
+    maxRunning: maxProcesses,
+    maxRunningPerOwner: maxProcesses,
     maxWaiting: MAX_WAITING,
     maxWaitingPerOwner: MAX_WAITING_PER_WORKSPACE,
     patience,
@@ -81,7 +81,7 @@ export function createRenderer({
     return semaphore.use(workspaceId, async () => {
       if (stopped) throw new RendererBusy('the process stops');
       // A slow template may end its process, so it gets a new process and leaves the idle one to others.
-      const ready = isSlow(workspaceId) && children.size < most ? undefined : idle.pop();
+      const ready = isSlow(workspaceId) && children.size < maxProcesses ? undefined : idle.pop();
       const { rendered, cpu } = await run(ready ?? (await start()), rendering);
       if (cpu > SLOW) noteSlow(workspaceId);
       if (rendered && 'html' in rendered) return rendered;

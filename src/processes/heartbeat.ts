@@ -68,8 +68,8 @@ const FRESH_MS = 60_000;
  * epoch milliseconds.
  * @returns milliseconds; negative if the other clock is behind
  */
-export function skewOf(now: number, { asked, answered }: { asked: number; answered: number }): number {
-  return now < asked ? now - asked : now > answered ? now - answered : 0;
+export function skewOf(now: number, { sentAt, receivedAt }: { sentAt: number; receivedAt: number }): number {
+  return now < sentAt ? now - sentAt : now > receivedAt ? now - receivedAt : 0;
 }
 
 /**
@@ -96,7 +96,7 @@ export function startHeartbeat(
   const counted = () => ({ objects: pulse.objects(), refused: pulse.refused?.() ?? 0 });
   const sample = () => ({ ...counted(), at: performance.now(), loop: performance.eventLoopUtilization() });
   let before = sample();
-  let told: { objects: number; refused: number } | undefined;
+  let lastCounts: { objects: number; refused: number } | undefined;
 
   async function beat(): Promise<void> {
     const now = sample();
@@ -111,10 +111,10 @@ export function startHeartbeat(
       ...{ objects: now.objects, objectsPerSecond, residentBytes: process.memoryUsage.rss(), loopBusy },
       ...{ refused: now.refused, refusedPerSecond, marks: pulse.marks?.() ?? null },
     };
-    const asked = Date.now();
-    const theirs = await withTimeout(PATIENCE_MS, beatProcess(pool, self, { ...figures, told }));
-    told = { objects: now.objects, refused: now.refused };
-    skew = { milliseconds: skewOf(theirs, { asked, answered: Date.now() }), at: performance.now() };
+    const sentAt = Date.now();
+    const theirs = await withTimeout(PATIENCE_MS, beatProcess(pool, self, { ...figures, told: lastCounts }));
+    lastCounts = { objects: now.objects, refused: now.refused };
+    skew = { milliseconds: skewOf(theirs, { sentAt, receivedAt: Date.now() }), at: performance.now() };
     refused = undefined;
     if (beats === 0) await endPredecessors();
     if (beats++ % FORGET_EVERY === 0) await forgetProcesses(pool);

@@ -73,7 +73,7 @@ export async function openProcess<S extends Store>(
   if (!host.stores) keepLastWords(id);
   await startTracing(config, { name, id, version: packageVersion });
   const log = createLog(name, config.LOG_LEVEL, { format: config.LOG_FORMAT, id, to: host.logTo });
-  tracing?.tellTo(log);
+  tracing?.setLog(log);
   const url = databaseUrl(config);
   const directUrl = directDatabaseUrl(config);
   const { database, connection } = host.stores
@@ -109,7 +109,7 @@ export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   producer: ShardedProducer;
   installation: Installation;
   /** Writes the heartbeat row soon instead of at the next heartbeat. */
-  tellSoon(): void;
+  beatSoon(): void;
   /** Marks the process as working. It is ready while its work reports no entries in `WorkStatus`. */
   ready(line: object, work?: WorkStatus): void;
 }
@@ -190,7 +190,7 @@ export async function openWorkingProcess(
   addSpanMetric(registry);
   return {
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
-    tellSoon: heartbeat.soon,
+    beatSoon: heartbeat.soon,
     ready(line, work) {
       workStatus = () => ({
         loss: installation.loss(),

@@ -102,7 +102,7 @@ export function watchProcessorWait(read: () => string = () => readFileSync(SCHED
     }
   }
 
-  function look(): void {
+  function sample(): void {
     const now = figures();
     if (now && before) {
       ran = ran * DECAY + now[0] - before[0];
@@ -111,11 +111,11 @@ export function watchProcessorWait(read: () => string = () => readFileSync(SCHED
     before = now;
   }
 
-  const samples = poll(SAMPLE_MS, look);
+  const samples = poll(SAMPLE_MS, sample);
   const service: Service = { name: 'processor wait', stop: () => samples.stop() };
   return {
     ...service,
-    look,
+    look: sample,
     /** Share of the time spent waiting, from 0 to 1. Undefined if the system does not report it. */
     share: (): number | undefined => (before && ran + waited > 0 ? waited / (ran + waited) : undefined),
   };

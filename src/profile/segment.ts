@@ -250,10 +250,10 @@ const NOT_IDENTIFYING: readonly string[] = ['country', 'language', 'time_zone', 
  * Returns whether a filter uses identifying attributes. Its description would quote their values, and a count would
  * confirm them.
  */
-export function asksWho(definition: Definition): boolean {
+export function usesPersonalData(definition: Definition): boolean {
   for (const group of groups) {
     const members = (definition as unknown as Record<string, Definition[] | undefined>)[group];
-    if (members) return members.some(asksWho);
+    if (members) return members.some(usesPersonalData);
   }
   if ('attribute' in definition) return !NOT_IDENTIFYING.includes(definition.attribute);
   return 'custom_attribute' in definition;

@@ -27,7 +27,7 @@ export interface LaneDepth {
 export function watchDepth(
   store: LaneStore,
   lanes: number,
-  onLook?: (shard: number, waiting: number) => Promise<void>,
+  onRefresh?: (shard: number, waiting: number) => Promise<void>,
 ) {
   const { layout } = store;
   const shards = everyShard(layout.shards).map((shard) => ({
@@ -36,10 +36,10 @@ export function watchDepth(
 
   let isWanted = false;
 
-  async function look(one: (typeof shards)[number]): Promise<void> {
+  async function refresh(one: (typeof shards)[number]): Promise<void> {
     one.waiting = await store.waitingInShard(one.shard);
     one.seenAt = performance.now();
-    await onLook?.(one.shard, one.waiting);
+    await onRefresh?.(one.shard, one.waiting);
   }
 
   // While a shard is unavailable its last count is kept, and adding fails by itself.
@@ -47,7 +47,7 @@ export function watchDepth(
     poll(DEPTH_REFRESH_MS, async () => {
       if (!isWanted && performance.now() - one.seenAt < IDLE_REFRESH_MS) return;
       isWanted = false;
-      if (store.ready()) await look(one);
+      if (store.ready()) await refresh(one);
     }),
   );
 
@@ -114,7 +114,7 @@ export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: 
     return { lane: laneName(lane), shard, depth, oldestSeconds: Math.round(age * 10) / 10 };
   }
 
-  async function look(): Promise<LaneNow[]> {
+  async function refresh(): Promise<LaneNow[]> {
     const read = await Promise.allSettled(
       everyLane(lanes).map((lane) => withTimeout(timeout, readNow(lane))),
     );
@@ -137,10 +137,10 @@ export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: 
      * The state of each lane, in the order of the lanes.
      * @throws if every lane fails to answer within `timeout` milliseconds
      */
-    look,
+    look: refresh,
     /** Reads the state of each lane; undefined if the queue did not answer. */
     async read(): Promise<LaneNow[] | undefined> {
-      return store.ready() ? look().catch(() => undefined) : undefined;
+      return store.ready() ? refresh().catch(() => undefined) : undefined;
     },
   };
 }

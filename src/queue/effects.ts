@@ -44,31 +44,31 @@ interface Waiter<End> extends Watched<End> {
  * @returns a function that waits until all ids have finished, `patience` is over or `leaving` is aborted; it never
  *   rejects
  */
-export function createWatcher<End>(ask: (ids: string[]) => Promise<Map<string, End>>) {
+export function createWatcher<End>(fetchEnded: (ids: string[]) => Promise<Map<string, End>>) {
   const waiters = new Set<Waiter<End>>();
   let isNew = false;
-  let looking = false;
+  let isPolling = false;
 
-  async function lookUntilSettled(): Promise<void> {
-    looking = true;
+  async function pollUntilSettled(): Promise<void> {
+    isPolling = true;
     let pause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS);
     while (waiters.size > 0) {
       if (isNew) pause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS);
       isNew = false;
       await rest(pause());
-      const asking = [...waiters];
-      const ids = new Set(asking.flatMap(({ missing }) => [...missing]));
+      const batch = [...waiters];
+      const ids = new Set(batch.flatMap(({ missing }) => [...missing]));
       try {
-        const ended = await ask([...ids]);
-        for (const waiter of asking) take(waiter, ended);
+        const ended = await fetchEnded([...ids]);
+        for (const waiter of batch) take(waiter, ended);
       } catch (error) {
-        for (const waiter of asking) {
+        for (const waiter of batch) {
           waiter.trouble = error;
           waiter.onTrouble(error);
         }
       }
     }
-    looking = false;
+    isPolling = false;
   }
 
   function take(waiter: Waiter<End>, ended: Map<string, End>): void {
@@ -92,7 +92,7 @@ export function createWatcher<End>(ask: (ids: string[]) => Promise<Map<string, E
       leaving?.addEventListener('abort', settle);
       waiters.add(waiter);
       isNew = true;
-      if (!looking) void lookUntilSettled();
+      if (!isPolling) void pollUntilSettled();
 
       function settle(): void {
         clearTimeout(timer);

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import { inPresentLanes } from './installation.ts';
-import { BEHIND, type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
+import { BEHIND, type LaneEntry, type LaneProducer, QueueUnavailable, type ShardSelection } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, pack } from './pack.ts';
 import { traceFlush } from './spans.ts';
 import { FlushTurns, type Loose, Neighbours, packablesOf, type WaitingRequest } from './turns.ts';
@@ -192,7 +192,7 @@ const LINGER = 2;
 
 interface ShardOptions {
   producer: LaneProducer;
-  placing: Placing | undefined;
+  placing: ShardSelection | undefined;
   options: { lanes: number; maxEnvelopeObjects: number };
   neighbours: Neighbours;
   /** Whether the workers of a shard are behind: `BEHIND` or more jobs wait per lane. */
@@ -241,7 +241,7 @@ export function createShardCommit(shard: number, { producer, placing, options, .
   }
 
   /** Removes requests whose workspace has moved to another shard. They wait for a flush of that shard. */
-  function leaveOutMoved(batch: WaitingRequest[], { now }: Placing): WaitingRequest[] {
+  function leaveOutMoved(batch: WaitingRequest[], { now }: ShardSelection): WaitingRequest[] {
     const isHere = ({ owner }: WaitingRequest) => now(owner) === shard;
     if (batch.every(isHere)) return batch;
     for (const one of batch) if (!isHere(one)) shared.enter(one);

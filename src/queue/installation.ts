@@ -89,7 +89,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     }),
   );
   let loss: QueueLoss | undefined;
-  let told = { latest: 0, at: Number.NEGATIVE_INFINITY };
+  let lastReport = { latest: 0, at: Number.NEGATIVE_INFINITY };
   let isConfirmed = false;
   let confirm = () => {};
   const confirmed = new Promise<void>((resolve) => {
@@ -97,57 +97,57 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
   });
 
   /** @returns whether every shard could be checked */
-  async function lookOnce(last: boolean): Promise<boolean> {
+  async function checkOnce(last: boolean): Promise<boolean> {
     let state = await meetInstallation(pool, member, spread);
     if (state.lanes !== spread.lanes || state.shards !== shards)
       throw new ConfigError(otherSpread(spread, state));
     isConfirmed = true;
     confirm();
-    const seen = await lookAtShards(state, last);
+    const seen = await checkShards(state, last);
     if (seen.includes('lost')) state = await meetInstallation(pool, member, spread);
-    say(state.loss);
+    report(state.loss);
     return seen.every((one) => one === 'seen');
   }
 
   /** Checks all shards concurrently, so that one that does not answer does not delay the others. */
-  async function lookAtShards(first: QueueState, last: boolean) {
-    if (watches.length < 2) return Promise.all(watches.map((watch) => watch.look(first, last)));
+  async function checkShards(first: QueueState, last: boolean) {
+    if (watches.length < 2) return Promise.all(watches.map((watch) => watch.check(first, last)));
     const others = await meetShards(pool, shards);
     const states = watches.map((_, shard) => (shard === 0 ? first : others.get(shard)));
     const looks = await Promise.allSettled(
-      watches.map((watch, shard) => (states[shard] ? watch.look(states[shard], last) : ('away' as const))),
+      watches.map((watch, shard) => (states[shard] ? watch.check(states[shard], last) : ('away' as const))),
     );
     const failed = looks.find((one) => one.status === 'rejected');
     if (failed && looks.every((one) => one.status === 'rejected')) throw failed.reason;
     return looks.map((one) => (one.status === 'fulfilled' ? one.value : 'away'));
   }
 
-  function say(found: QueueLoss | undefined): void {
+  function report(found: QueueLoss | undefined): void {
     loss = found;
     if (!loss) return;
     const now = performance.now();
-    if (loss.latest === told.latest && now - told.at < REPEAT_MS) return;
-    told = { latest: loss.latest, at: now };
+    if (loss.latest === lastReport.latest && now - lastReport.at < REPEAT_MS) return;
+    lastReport = { latest: loss.latest, at: now };
     log.error(printedLoss(loss), describeLoss(loss));
   }
 
-  let looking: Promise<void> | undefined;
+  let checking: Promise<void> | undefined;
   let again = false;
   let warned = false;
 
   /** Runs one check at a time. A call during a check starts another one afterwards. Never rejects. */
-  function look(): void {
+  function check(): void {
     again = true;
-    looking ??= lookWhileAsked().finally(() => {
-      looking = undefined;
+    checking ??= checkWhileRequested().finally(() => {
+      checking = undefined;
     });
   }
 
-  async function lookWhileAsked(): Promise<void> {
+  async function checkWhileRequested(): Promise<void> {
     while (again) {
       again = false;
       try {
-        await withTimeout(PATIENCE_MS, lookOnce(false));
+        await withTimeout(PATIENCE_MS, checkOnce(false));
         warned = false;
       } catch (error) {
         if (error instanceof ConfigError) return leaveAtOnce(error);
@@ -163,16 +163,16 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
   }
 
   try {
-    await withTimeout(PATIENCE_MS, lookOnce(false));
+    await withTimeout(PATIENCE_MS, checkOnce(false));
     await forgetMembers(pool);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
     log.warn({ err: error }, 'number of lanes could not be read; will retry');
     warned = true;
   }
-  const looks = poll(redis ? LOOK_MS : CALM_LOOK_MS, look);
-  const forget = redis && whenConnected(redis, look);
-  for (const one of additions) one.onFall(look);
+  const looks = poll(redis ? LOOK_MS : CALM_LOOK_MS, check);
+  const forget = redis && whenConnected(redis, check);
+  for (const one of additions) one.onFall(check);
 
   return {
     name: 'installation',
@@ -195,10 +195,10 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
       forget?.();
       again = false;
       // Do not wait for a store that hangs.
-      await withTimeout(FAREWELL_MS, Promise.resolve(looking)).catch(() => {});
+      await withTimeout(FAREWELL_MS, Promise.resolve(checking)).catch(() => {});
       // If the final check fails, the process may have added objects that no check has seen. It stays registered, so
       // that other processes notice its missing heartbeats.
-      if (await withTimeout(FAREWELL_MS, lookOnce(true))) await leaveInstallation(pool, member.id);
+      if (await withTimeout(FAREWELL_MS, checkOnce(true))) await leaveInstallation(pool, member.id);
     },
   };
 }

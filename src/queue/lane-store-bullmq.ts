@@ -21,11 +21,11 @@ export type LaneQueue = Queue<WireEnvelope>;
 
 /** Operations that BullMQ lacks, or that are too slow in BullMQ: each server has commands or statements of its own. */
 export interface LaneBackend {
-  head(queue: LaneQueue, most: number): Promise<string[]>;
-  window(queue: LaneQueue, lease: Lease, most: number): Promise<string[] | undefined>;
+  head(queue: LaneQueue, max: number): Promise<string[]>;
+  window(queue: LaneQueue, lease: Lease, max: number): Promise<string[] | undefined>;
   read(queue: LaneQueue, ids: string[], bytes: number): Promise<(StoredEnvelope | undefined)[]>;
   complete(queue: LaneQueue, lease: Lease, ids: string[]): Promise<boolean>;
-  sample(queue: LaneQueue, most: number): Promise<LaneSample>;
+  sample(queue: LaneQueue, max: number): Promise<LaneSample>;
   oldest(queue: LaneQueue): Promise<OldestEnvelope | undefined>;
   endLease(queue: LaneQueue): Promise<void>;
   /**
@@ -72,12 +72,12 @@ export function createLaneStore(access: QueueAccess, backend: LaneBackend): Lane
     },
     endLease: (lane) => backend.endLease(queueOf(lane)),
 
-    head: (lane, most) => backend.head(queueOf(lane), most),
-    window: (lease, most) => backend.window(queueOf(lease.lane), lease, most),
+    head: (lane, max) => backend.head(queueOf(lane), max),
+    window: (lease, max) => backend.window(queueOf(lease.lane), lease, max),
     read: (lane, ids, bytes = Number.MAX_SAFE_INTEGER) => backend.read(queueOf(lane), ids, bytes),
     complete: (lease, ids) => backend.complete(queueOf(lease.lane), lease, ids),
 
-    sample: (lane, most) => backend.sample(queueOf(lane), most),
+    sample: (lane, max) => backend.sample(queueOf(lane), max),
 
     async depth(lane) {
       const { waiting = 0, active = 0 } = await queueOf(lane).getJobCounts(...PRESENT);
@@ -93,7 +93,7 @@ export function createLaneStore(access: QueueAccess, backend: LaneBackend): Lane
     },
     isPaused: (lane) => queueOf(lane).isPaused(),
 
-    failed: (lane, most) => queueOf(lane).getRanges(['failed'], 0, most - 1, true),
+    failed: (lane, max) => queueOf(lane).getRanges(['failed'], 0, max - 1, true),
     remove,
     forgetFinished: (lane) => removeFinished(queueOf(lane)),
   };

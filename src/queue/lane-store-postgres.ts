@@ -101,12 +101,12 @@ function createPostgresBackend(access: QueueAccess): LaneBackend {
   };
 
   return {
-    async head({ name }, most) {
-      const { rows } = await pool.query<{ id: string }>(selectIds, [name, most]);
+    async head({ name }, max) {
+      const { rows } = await pool.query<{ id: string }>(selectIds, [name, max]);
       return rows.map(({ id }) => id);
     },
-    async window({ name }, { id, token }, most) {
-      const { rows } = await pool.query<{ ids: string[] }>(selectWindow, [name, most, id, token]);
+    async window({ name }, { id, token }, max) {
+      const { rows } = await pool.query<{ ids: string[] }>(selectWindow, [name, max, id, token]);
       return rows[0]?.ids;
     },
     async read({ name }, ids, bytes) {
@@ -120,10 +120,10 @@ function createPostgresBackend(access: QueueAccess): LaneBackend {
       const { rowCount } = await pool.query(completeJobs, [name, ids, id, token]);
       return rowCount !== 0;
     },
-    async sample({ name }, most) {
+    async sample({ name }, max) {
       const { rows } = await pool.query<LaneSample['envelopes'][number] & { waiting: string }>(selectSample, [
         name,
-        most,
+        max,
       ]);
       return {
         waiting: Number(rows[0]?.waiting ?? 0),

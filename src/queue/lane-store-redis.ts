@@ -150,19 +150,19 @@ function createRedisBackend(client: RedisClient): LaneBackend {
   }
 
   return {
-    head: (queue, most) => queue.getRanges(['waiting'], 0, most - 1, true),
-    async window(queue, { id, token }, most) {
-      const ids = await redis.readWindow(lockOf(queue, id), queue.toKey('wait'), token, most);
+    head: (queue, max) => queue.getRanges(['waiting'], 0, max - 1, true),
+    async window(queue, { id, token }, max) {
+      const ids = await redis.readWindow(lockOf(queue, id), queue.toKey('wait'), token, max);
       return ids?.reverse();
     },
     async read(queue, ids, bytes) {
       if (ids.length === 0) return [];
       const found = await redis.readJobs(ids.length, ...ids.map((id) => queue.toKey(id)), bytes);
-      return found.map(([data, timestamp], place) =>
+      return found.map(([data, timestamp], index) =>
         data === null
           ? undefined
           : {
-              ...{ id: ids[place]!, data: unseal(data) as WireEnvelope, timestamp: Number(timestamp) },
+              ...{ id: ids[index]!, data: unseal(data) as WireEnvelope, timestamp: Number(timestamp) },
               characters: data.length,
             },
       );
@@ -182,11 +182,11 @@ function createRedisBackend(client: RedisClient): LaneBackend {
       );
       return !answers.includes(null);
     },
-    async sample(queue, most) {
-      const [waiting, ...sampled] = await redis.sampleJobs(queue.toKey('wait'), queue.toKey(''), most);
+    async sample(queue, max) {
+      const [waiting, ...sampled] = await redis.sampleJobs(queue.toKey('wait'), queue.toKey(''), max);
       const envelopes = [];
-      for (let place = 0; place < sampled.length; place += 2)
-        envelopes.push({ id: String(sampled[place]), bytes: Number(sampled[place + 1]) });
+      for (let index = 0; index < sampled.length; index += 2)
+        envelopes.push({ id: String(sampled[index]), bytes: Number(sampled[index + 1]) });
       return { waiting, envelopes };
     },
     async oldest(queue) {
@@ -220,10 +220,10 @@ function createRedisBackend(client: RedisClient): LaneBackend {
      * processor time on it.
      */
     async countWaiting(queues) {
-      const asked = redis.pipeline();
-      for (const queue of queues) asked.llen(queue.toKey('wait'));
+      const pipeline = redis.pipeline();
+      for (const queue of queues) pipeline.llen(queue.toKey('wait'));
       let sum = 0;
-      for (const [error, length] of (await asked.exec()) ?? []) {
+      for (const [error, length] of (await pipeline.exec()) ?? []) {
         if (error) throw error;
         sum += Number(length);
       }

@@ -123,12 +123,12 @@ export interface LaneStore {
   endLease(lane: number): Promise<void>;
 
   /** Ids of the first waiting envelopes, in the order of the lane. */
-  head(lane: number, most: number): Promise<string[]>;
+  head(lane: number, max: number): Promise<string[]>;
   /**
    * Returns the ids of the first envelopes that wait after the leased one; undefined if the lease is lost. Another
    * worker may then hold envelopes that no longer wait, and the list would have a gap at its start.
    */
-  window(lease: Lease, most: number): Promise<string[] | undefined>;
+  window(lease: Lease, max: number): Promise<string[] | undefined>;
   /**
    * Reads envelopes that wait, are leased or have failed.
    * @param bytes reads until the data has this many bytes and omits later envelopes; absent: reads all
@@ -142,10 +142,10 @@ export interface LaneStore {
   complete(lease: Lease, ids: string[]): Promise<boolean>;
 
   /**
-   * Reads ids and sizes of waiting envelopes, one from each of `most` equal sections of the lane: of all envelopes if
-   * there are no more than `most`. The cost does not grow with the data of the envelopes.
+   * Reads ids and sizes of waiting envelopes, one from each of `max` equal sections of the lane: of all envelopes if
+   * there are no more than `max`. The cost does not grow with the data of the envelopes.
    */
-  sample(lane: number, most: number): Promise<LaneSample>;
+  sample(lane: number, max: number): Promise<LaneSample>;
 
   depth(lane: number): Promise<LaneDepth>;
   /** Number of envelopes that wait in all lanes of a shard. */
@@ -163,7 +163,7 @@ export interface LaneStore {
   isPaused(lane: number): Promise<boolean>;
 
   /** Ids of the first envelopes that were set aside as failed. */
-  failed(lane: number, most: number): Promise<string[]>;
+  failed(lane: number, max: number): Promise<string[]>;
   /** Removes an envelope that has failed or waits. A leased envelope is kept. */
   remove(lane: number, id: string): Promise<void>;
   /** Removes finished envelopes that a process of an earlier release has kept; at most 1,000. */

@@ -47,11 +47,11 @@ export interface LaneProducer {
    */
   add(entries: LaneEntry[]): Promise<void>;
   /** Shards of workspaces, for callers that group envelopes by shard; absent if there is one shard. */
-  placing?: Placing;
+  placing?: ShardSelection;
 }
 
 /** Finds the shards of workspaces, which may move (src/queue/producer.ts). */
-export interface Placing {
+export interface ShardSelection {
   /** The shard of a workspace; undefined if it is not known here or is moving right now. */
   now(workspaceId: string): number | undefined;
   /** Resolves to the shard of a workspace as soon as it is known. @throws {QueueUnavailable} */

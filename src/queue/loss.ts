@@ -5,7 +5,7 @@ import { withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type QueueLoss, type QueueState, rememberQueue } from '../store/installation.ts';
-import { tellLoss } from '../store/queue-losses.ts';
+import { reportLoss } from '../store/queue-losses.ts';
 import { markOf, prefixOf } from './lanes.ts';
 import { movesVersionOf } from './moves.ts';
 import type { Exec, RedisClient } from './open-redis.ts';
@@ -54,7 +54,7 @@ export function watchForLoss({ pool, redis, shard, oldest, name, log, additions,
    * @param last whether this is the final check of the process
    * @returns 'away' if Redis is not connected, 'lost' if it has lost data
    */
-  async function look(state: QueueState, last: boolean): Promise<'away' | 'seen' | 'lost'> {
+  async function check(state: QueueState, last: boolean): Promise<'away' | 'seen' | 'lost'> {
     if (generation !== state.generation) begin(state.generation);
     if (redis.status !== 'ready') return 'away';
     const known = Math.max(additions?.highest() ?? 0, state.mark === null ? 0 : state.additions);
@@ -63,11 +63,11 @@ export function watchForLoss({ pool, redis, shard, oldest, name, log, additions,
     const missing = state.mark !== null && found.mark !== state.mark ? 'empty' : undefined;
     const lost = missing ?? (fell || found.additions < known ? 'behind' : undefined);
     if (lost) {
-      const told = await tellLoss(pool, state.generation, {
+      const recorded = await reportLoss(pool, state.generation, {
         ...{ ...found, shard, found: lost, known, by: name },
       });
-      if (told === false) log.info('Redis was replaced while the queue was empty; no data lost');
-      if (told !== undefined) begin(state.generation + 1);
+      if (recorded === false) log.info('Redis was replaced while the queue was empty; no data lost');
+      if (recorded !== undefined) begin(state.generation + 1);
       return 'lost';
     }
     if (last || state.age === null || state.age >= OFTEN_ENOUGH_MS) {
@@ -86,7 +86,7 @@ export function watchForLoss({ pool, redis, shard, oldest, name, log, additions,
     onLoss();
   }
 
-  return { look };
+  return { check };
 }
 
 async function readRedis(redis: RedisClient, shard: number): Promise<{ mark: string; additions: number }> {

@@ -92,8 +92,8 @@ export function openMoves(redis: RedisClient, timeout: number) {
      * @throws if the shard does not answer
      */
     async read(shard: number, known: string) {
-      const [version, now, told] = await withTimeout(timeout, commands.readMoves(...keysOf(shard), known));
-      return { version, now, moves: told && movesIn(told) };
+      const [version, now, fields] = await withTimeout(timeout, commands.readMoves(...keysOf(shard), known));
+      return { version, now, moves: fields && movesIn(fields) };
     },
     /**
      * Starts a move: producers hold the workspace's requests as soon as they have read it.
@@ -116,8 +116,8 @@ export function openMoves(redis: RedisClient, timeout: number) {
 export type Moves = ReturnType<typeof openMoves>;
 
 /** Parses the reply of HGETALL. */
-function movesIn(told: string[]): Map<string, Move> {
+function movesIn(fields: string[]): Map<string, Move> {
   const moves = new Map<string, Move>();
-  for (let at = 0; at < told.length; at += 2) moves.set(told[at]!, JSON.parse(told[at + 1]!) as Move);
+  for (let at = 0; at < fields.length; at += 2) moves.set(fields[at]!, JSON.parse(fields[at + 1]!) as Move);
   return moves;
 }

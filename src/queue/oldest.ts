@@ -59,7 +59,7 @@ export function watchOldest(
   };
 
   // While the queue or a shard is unavailable, the last known envelopes are kept and keep aging.
-  const looks = poll(LOOK_MS, async () => {
+  const poller = poll(LOOK_MS, async () => {
     if (!store.ready()) return standstill?.forget();
     const before = new Map(oldest.map((one) => [one.lane, one]));
     const found = await Promise.allSettled(everyLane(lanes).map(store.oldest));
@@ -119,12 +119,12 @@ export function watchOldest(
   const service: Service = {
     name: 'oldest envelopes',
     async stop() {
-      void looks.stop();
+      void poller.stop();
     },
   };
   return {
     ...service,
-    look: looks.now,
+    look: poller.now,
     /** The oldest envelopes that exceed `maxAgeMs`. */
     tooOld,
     /**
@@ -163,15 +163,15 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
   let movedAt = performance.now();
   /** Start of the standstill by `performance.now()`; undefined while jobs are being taken. */
   let since: number | undefined;
-  let toldAt = Number.NEGATIVE_INFINITY;
-  let toldWorkers: boolean | undefined;
+  let reportedAt = Number.NEGATIVE_INFINITY;
+  let reportedWorkers: boolean | undefined;
 
   function moves(): void {
     movedAt = performance.now();
     if (since === undefined) return;
     log.info({ seconds: Math.round((movedAt - since) / 1000) }, 'workers took jobs again');
     since = undefined;
-    toldAt = Number.NEGATIVE_INFINITY;
+    reportedAt = Number.NEGATIVE_INFINITY;
   }
 
   /**
@@ -179,7 +179,7 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
    * @param ids id of the oldest envelope of each lane that is not empty
    * @param countActive number of active jobs in all lanes
    */
-  async function look(ids: string[], countActive: () => Promise<number>): Promise<void> {
+  async function check(ids: string[], countActive: () => Promise<number>): Promise<void> {
     const found = ids.join();
     if (found === '' || found !== heads) {
       heads = found;
@@ -191,9 +191,9 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
     since ??= movedAt;
     const now = performance.now();
     // A worker that was killed still counts as running for some seconds, so the cause may change.
-    if (now - toldAt < WARN_MS && workers === toldWorkers) return;
-    toldAt = now;
-    toldWorkers = workers;
+    if (now - reportedAt < WARN_MS && workers === reportedWorkers) return;
+    reportedAt = now;
+    reportedWorkers = workers;
     const why = workers
       ? 'workers are running but take no jobs; check their logs and /readyz'
       : 'no worker is running; start one (see worker in the Procfile)';
@@ -204,7 +204,7 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
   }
 
   return {
-    look,
+    look: check,
     /** Resets the detection. Call it when the queue does not answer; that failure is reported elsewhere. */
     forget: moves,
     /** Seconds for which the fleet has stood still; 0 if jobs are being taken. */

@@ -144,8 +144,8 @@ export async function pingRedis(redis: RedisClient, shards: number): Promise<voi
   if (redis.status !== 'ready') throw troubles.get(redis) ?? new Error('not connected');
   if (!isCluster(redis)) return void (await redis.ping());
   // A command without a key goes to any server of a cluster.
-  const asked = everyShard(shards).map((shard) => redis.get(markOf(shard)));
-  await Promise.any(asked).catch((error: AggregateError) => {
+  const reads = everyShard(shards).map((shard) => redis.get(markOf(shard)));
+  await Promise.any(reads).catch((error: AggregateError) => {
     throw error.errors[0];
   });
 }
@@ -182,9 +182,9 @@ export const nameOf = ({ options }: Redis): string => `${options.host}:${options
 /** Calls `listener` with each server that connects. @returns a function that removes the listener */
 export function whenConnected(redis: RedisClient, listener: (server: Redis) => void): () => void {
   if (!isCluster(redis)) {
-    const tell = () => listener(redis);
-    redis.on('ready', tell);
-    return () => void redis.off('ready', tell);
+    const notify = () => listener(redis);
+    redis.on('ready', notify);
+    return () => void redis.off('ready', notify);
   }
   const meet = (server: Redis) => void server.on('ready', () => listener(server));
   for (const server of redis.nodes('all')) meet(server);

@@ -31,8 +31,8 @@ export function concernedLanes(object: AcceptedObject, workspaceId: string, lane
  */
 export function fenceEntries(id: string, lanes: number[], envelope: Envelope): LaneEntry[] {
   const fence = { id, lanes };
-  return lanes.map((lane, place) =>
-    place === 0
+  return lanes.map((lane, index) =>
+    index === 0
       ? { lane, id, envelope: { ...envelope, fence } }
       : { lane, id: markOfFence(id, lane), envelope: { requests: [], objects: [], fence } },
   );
@@ -66,7 +66,7 @@ interface Open {
 }
 
 /** The lane of each object of a batch, in the order of the batch. */
-interface Places {
+interface LaneAssignment {
   lanes: Uint8Array;
   /**
    * The lanes that objects of the batch connect by identifiers in several lanes, ascending; empty if every object has
@@ -84,8 +84,8 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
   const filled: Open[] = [];
   /** Open envelopes by lane, also by workspace if it is `apart`, and by request if it is `alone`. */
   const open = new Map<number | string, Open>();
-  const places = lanes === 1 ? undefined : placeAll(batch, lanes);
-  let place = 0;
+  const assignment = lanes === 1 ? undefined : assignLanes(batch, lanes);
+  let index = 0;
   for (const { request, objects, bytes, apart, alone } of batch) {
     const own = (lane: number) => `${lane} ${request.workspace_id}`;
     const suffix = alone ? ` ${request.request_id}` : '';
@@ -96,7 +96,7 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
     let envelope: Open | undefined;
     let part: (EnvelopeRequest & { count: number }) | undefined;
     for (const object of objects) {
-      const lane = places ? places.lanes[place++]! : 0;
+      const lane = assignment ? assignment.lanes[index++]! : 0;
       if (envelope?.lane !== lane || isFull(envelope, share, maxObjects)) {
         const whose = apart ? own(lane) + suffix : lane;
         envelope = open.get(whose);
@@ -124,7 +124,7 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
   }
   return filled.flatMap(({ lane, requests, objects }) => {
     const envelope: Envelope = { requests, objects };
-    if (places?.fence[0] === lane) return fenceEntries(newId(), places.fence, envelope);
+    if (assignment?.fence[0] === lane) return fenceEntries(newId(), assignment.fence, envelope);
     return [{ lane, id: envelopeId(requests.map(ownerOf)), envelope }];
   });
 }
@@ -179,25 +179,25 @@ export function withIdsOf(first: PackedEnvelope[], entries: LaneEntry[]): LaneEn
 }
 
 /** Assigns each object its own lane. Objects in lanes that a fence connects get the first of these lanes. */
-function placeAll(batch: readonly Packable[], lanes: number): Places {
-  const places = new Uint8Array(batch.reduce((sum, { objects }) => sum + objects.length, 0));
+function assignLanes(batch: readonly Packable[], lanes: number): LaneAssignment {
+  const assignment = new Uint8Array(batch.reduce((sum, { objects }) => sum + objects.length, 0));
   const fenced = new Set<number>();
-  let place = 0;
+  let index = 0;
   for (const { request, objects } of batch) {
     for (const object of objects) {
       const concerned = concernedLanes(object, request.workspace_id, lanes);
       const own = concerned[0]!;
-      places[place++] = own;
+      assignment[index++] = own;
       if (concerned.length > 1 && concerned.some((lane) => lane !== own))
         for (const lane of concerned) fenced.add(lane);
     }
   }
   const fence = [...fenced].sort((one, other) => one - other);
   if (fence.length > 0) {
-    for (let index = 0; index < places.length; index++)
-      if (fenced.has(places[index]!)) places[index] = fence[0]!;
+    for (let index = 0; index < assignment.length; index++)
+      if (fenced.has(assignment[index]!)) assignment[index] = fence[0]!;
   }
-  return { lanes: places, fence };
+  return { lanes: assignment, fence };
 }
 
 /** Whether the envelope has no room for another object of this size. */

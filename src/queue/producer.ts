@@ -6,7 +6,7 @@ import type { Pool } from '../store/database.ts';
 import { findHomes, type Home, recordHome } from '../store/queue-shards.ts';
 import type { QueueConnection } from './connection.ts';
 import type { StoreProducer } from './lane-store.ts';
-import { type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
+import { type LaneEntry, type LaneProducer, QueueUnavailable, type ShardSelection } from './lanes.ts';
 import { KNOWN_MS, type Move, type Moves, openMoves } from './moves.ts';
 
 /**
@@ -39,7 +39,7 @@ export function openProducer(connection: QueueConnection, { pool, timeout, log }
   if (layout.shards === 1 || !redis)
     return { add: producer.add, additions, ping, stop, forget() {}, homeOf: async () => FIRST };
   const moves = openMoves(redis, timeout);
-  const placing = createPlacing({ pool, moves, producer, ...layout });
+  const placing = createSharding({ pool, moves, producer, ...layout });
   return { ...placing, additions, ping, stop };
 }
 
@@ -59,10 +59,10 @@ interface Known {
   at: number;
   /** The moves at that time; `until` by `performance.now()`. */
   moves: Map<string, Move>;
-  asking: Promise<void> | undefined;
+  refreshing: Promise<void> | undefined;
 }
 
-interface PlacingOptions {
+interface ShardingOptions {
   pool: Pool;
   moves: Moves;
   shards: number;
@@ -76,7 +76,7 @@ interface PlacingOptions {
  * documents the order of a move). A cached shard does not expire: if the workspace has left it, the moves stored with
  * that shard's lanes give the new one.
  */
-function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions) {
+function createSharding({ pool, moves, shards, lanes, producer }: ShardingOptions) {
   const homes = new LRUCache<string, Home>({ max: MAX_HOMES });
   const known = Array.from({ length: shards }, (): Known => unknown());
   const find = batchCalls<string, Home | undefined>(async (ids) => {
@@ -122,27 +122,27 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
       if (settledOn !== undefined && settledOn === shard) return shard;
       if (settledOn !== undefined) continue;
       await rest(HELD_MS);
-      await ask(shard);
+      await refresh(shard);
     }
   }
 
   function fresh(shard: number): Promise<void> | undefined {
-    return performance.now() - known[shard]!.at < KNOWN_MS / 2 ? undefined : ask(shard);
+    return performance.now() - known[shard]!.at < KNOWN_MS / 2 ? undefined : refresh(shard);
   }
 
   /**
    * Runs one query at a time. Callers that arrive during a query share its answer, which dates from the start of the
    * query.
    */
-  function ask(shard: number): Promise<void> {
+  function refresh(shard: number): Promise<void> {
     const its = known[shard]!;
-    its.asking ??= askOnce(shard).finally(() => {
-      its.asking = undefined;
+    its.refreshing ??= refreshOnce(shard).finally(() => {
+      its.refreshing = undefined;
     });
-    return its.asking;
+    return its.refreshing;
   }
 
-  async function askOnce(shard: number): Promise<void> {
+  async function refreshOnce(shard: number): Promise<void> {
     const its = known[shard]!;
     const at = performance.now();
     try {
@@ -180,7 +180,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
       its.at = Number.NEGATIVE_INFINITY;
       return NOBODY;
     }
-    await ask(shard);
+    await refresh(shard);
     const here = new Set(entries.flatMap((entry) => ownersOf(entry)));
     return new Set([...here].filter((id) => now(id) !== shard));
   }
@@ -214,7 +214,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
       throw new QueueUnavailable('a workspace has moved to another shard meanwhile');
   }
 
-  const placing: Placing = { now, settled, fresh, addTo };
+  const placing: ShardSelection = { now, settled, fresh, addTo };
   return {
     add,
     placing,
@@ -237,7 +237,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
 const NOBODY: ReadonlySet<string> = new Set();
 
 const unknown = (): Known => ({
-  ...{ version: '', at: Number.NEGATIVE_INFINITY, moves: new Map(), asking: undefined },
+  ...{ version: '', at: Number.NEGATIVE_INFINITY, moves: new Map(), refreshing: undefined },
 });
 
 const ownersOf = ({ envelope }: LaneEntry): string[] => [

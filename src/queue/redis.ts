@@ -25,7 +25,7 @@ interface RedisSettings {
 }
 
 /** The number of shards and the checked cluster node; `node` is undefined without a cluster. */
-interface Looked {
+interface CheckTarget {
   shards: number;
   node: string | undefined;
 }
@@ -62,7 +62,7 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
     process.exit(1);
   };
   /** Retries until the settings could be read. After a reconnect, the listener below checks again. */
-  const lookAgain = async (server: Redis) => {
+  const retryCheck = async (server: Redis) => {
     const nextPause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS);
     let read = false;
     while (!read && server.status === 'ready') {
@@ -73,11 +73,11 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
   if (redis.status === 'ready') {
     const servers = allServers(redis);
     const read = await Promise.all(servers.map(look));
-    for (const [index, server] of servers.entries()) if (!read[index]) lookAgain(server).catch(exit);
+    for (const [index, server] of servers.entries()) if (!read[index]) retryCheck(server).catch(exit);
   }
   whenConnected(redis, (server) => {
     look(server)
-      .then((read) => (read ? undefined : lookAgain(server)))
+      .then((read) => (read ? undefined : retryCheck(server)))
       .catch(exit);
   });
 }
@@ -87,7 +87,7 @@ const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 30_000;
 
 /** @returns false when the settings could not be read */
-async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<boolean> {
+async function check(redis: Redis, { shards, node }: CheckTarget, log: Log): Promise<boolean> {
   let found: RedisSettings;
   let isForAll: boolean;
   try {
@@ -152,9 +152,9 @@ export async function readRedisSettings(redis: Redis): Promise<RedisSettings> {
   const [evicts, appends, syncs] = await Promise.all(
     ['maxmemory-policy', 'appendonly', 'appendfsync'].map((name) => configured(redis, name)),
   );
-  const aof = appends ?? (await told(redis, 'persistence', 'aof_enabled'));
+  const aof = appends ?? (await readInfo(redis, 'persistence', 'aof_enabled'));
   return {
-    evicts: evicts ?? (await told(redis, 'memory', 'maxmemory_policy')),
+    evicts: evicts ?? (await readInfo(redis, 'memory', 'maxmemory_policy')),
     appends: aof === '1' ? 'yes' : aof === '0' ? 'no' : aof,
     syncs,
   };
@@ -166,7 +166,7 @@ async function configured(redis: Redis, name: string): Promise<string | undefine
   return (answer as Record<string, string> | undefined)?.[name];
 }
 
-async function told(redis: Redis, section: string, name: string): Promise<string | undefined> {
+async function readInfo(redis: Redis, section: string, name: string): Promise<string | undefined> {
   const text = await unlessRefused(redis.info(section));
   return text && new RegExp(`^${name}:(\\S+)`, 'm').exec(text)?.[1];
 }
@@ -193,7 +193,7 @@ const PATIENCE = 2;
  */
 export function keepAnswering({ redis, layout }: QueueConnection, every: number, log: Log): Service {
   let unanswered = 0;
-  let heard = bytesFrom(redis);
+  let received = bytesFrom(redis);
 
   async function answers(): Promise<boolean> {
     // The connection is open, but Redis does not answer the handshake.
@@ -212,8 +212,8 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
     const answered = await answers();
     // On a slow network, the answer may arrive after many others. A new connection would have to receive all of them
     // again, so received bytes count as an answer.
-    const moved = bytesFrom(redis) !== heard;
-    heard = bytesFrom(redis);
+    const moved = bytesFrom(redis) !== received;
+    received = bytesFrom(redis);
     unanswered = answered || moved ? 0 : unanswered + 1;
     if (unanswered < PATIENCE) return;
     unanswered = 0;
@@ -221,12 +221,12 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
     redis?.disconnect(true);
   }
 
-  const looks = poll(every, look);
+  const poller = poll(every, look);
   return {
     name: 'queue connection watch',
     async stop() {
       // A running check may wait for Redis, so the stop does not wait for it.
-      void looks.stop();
+      void poller.stop();
     },
   };
 }
@@ -277,13 +277,13 @@ export function watchMemory({ redis, layout }: QueueConnection) {
   }
 
   // A missing connection is not handled here, because adds then fail by themselves.
-  const looks = poll(MEMORY_REFRESH_MS, async () => {
+  const poller = poll(MEMORY_REFRESH_MS, async () => {
     if (redis?.status === 'ready') await look(redis);
   });
   const service: Service = {
     name: 'queue memory',
     async stop() {
-      void looks.stop();
+      void poller.stop();
     },
   };
   return {
@@ -318,11 +318,11 @@ export async function readHealth(
   redis: RedisClient,
   shards: number,
 ): Promise<RedisHealth & { used: number; most: number }> {
-  const told = await Promise.all(laneServers(redis, shards).map((server) => server.info()));
-  const healths = told.map(healthOf);
+  const infos = await Promise.all(laneServers(redis, shards).map((server) => server.info()));
+  const healths = infos.map(healthOf);
   const fullness = ({ used, most }: { used: number; most: number }) =>
     most > 0 ? used / most : used / 2 ** 53;
-  const [fullest] = told.map(memoryOf).sort((one, other) => fullness(other) - fullness(one));
+  const [fullest] = infos.map(memoryOf).sort((one, other) => fullness(other) - fullness(one));
   const worst = (name: 'lagSeconds' | 'lagBytes') => {
     const known = healths.map((health) => health[name]).filter((lag) => lag !== undefined);
     return known.length > 0 && { [name]: Math.max(...known) };

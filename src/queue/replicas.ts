@@ -54,14 +54,14 @@ export function waitForReplicas(
   /** Whether the server has `WAITAOF`; undefined until it was asked. */
   let hasWaitAof: boolean | undefined;
   let disksCount = false;
-  let askedAt = Number.NEGATIVE_INFINITY;
+  let checkedAt = Number.NEGATIVE_INFINITY;
   let missed = 0;
 
   /** Returns the timeout in milliseconds of the `WAITAOF` after the next add; undefined if none is sent. */
   function timeForDisks(): number | undefined {
     if (!hasWaitAof) return undefined;
     if (disksCount) return Math.ceil(timeout * SHARE_OF_TIMEOUT);
-    return performance.now() - askedAt < ASK_DISKS_MS ? undefined : PROBE_MS;
+    return performance.now() - checkedAt < ASK_DISKS_MS ? undefined : PROBE_MS;
   }
 
   /** @param answer to `WAITAOF`: the number of servers and of replicas with the add on disk */
@@ -82,7 +82,7 @@ export function waitForReplicas(
    * @throws {TooFewReplicas} if disks are required and too few have it
    */
   function judgeDisks(held: number): void {
-    askedAt = performance.now();
+    checkedAt = performance.now();
     if (held >= replicas) {
       disksCount = true;
       missed = 0;
@@ -166,7 +166,7 @@ const isElsewhere = (error: unknown): boolean =>
   /^(MOVED|ASK|TRYAGAIN)\b/.test((error as Error | undefined)?.message ?? '');
 
 /** Refreshes the slot map, because ioredis does not redirect a pipeline that contains WAIT. */
-function lookForSlots(redis: RedisClient): Promise<void> {
+function refreshSlots(redis: RedisClient): Promise<void> {
   return isCluster(redis)
     ? new Promise((resolve) => redis.refreshSlotsCache(() => resolve()))
     : Promise.resolve();
@@ -191,7 +191,7 @@ export async function addWhereTheLanesAre(
     } catch (error) {
       if (!isElsewhere(error) || performance.now() > deadline) throw error;
       await rest(ELSEWHERE_MS);
-      await lookForSlots(redis);
+      await refreshSlots(redis);
     }
   }
 }

@@ -18,10 +18,10 @@ export function createServerClock(read: () => Promise<number>): ServerClock {
   let readAt = Number.NEGATIVE_INFINITY;
 
   async function refresh(): Promise<void> {
-    const asked = performance.now();
+    const sentAt = performance.now();
     const now = await read();
     readAt = performance.now();
-    ahead = now - (asked + readAt) / 2;
+    ahead = now - (sentAt + readAt) / 2;
   }
 
   return {

@@ -27,9 +27,9 @@ export async function findStrayJobs(
   const strays: string[] = [];
   for (let shard = 0; shard < shards; shard++) {
     const server = serverOfShard(redis, shard);
-    const suspects = await withoutPlace(server, await readJobKeys(server, shard));
+    const suspects = await withoutReference(server, await readJobKeys(server, shard));
     // A job may have moved from one list to another between two commands.
-    strays.push(...(await withoutPlace(server, suspects)));
+    strays.push(...(await withoutReference(server, suspects)));
   }
   return strays;
 }
@@ -54,21 +54,21 @@ async function readJobKeys(server: Redis, shard: number): Promise<string[]> {
 }
 
 /** Filters the jobs that exist and are in no list. */
-async function withoutPlace(server: Redis, keys: string[]): Promise<string[]> {
+async function withoutReference(server: Redis, keys: string[]): Promise<string[]> {
   if (keys.length === 0) return [];
   const queues = new Set(keys.map((key) => JOB.exec(key)![1]!));
-  const placed = new Set<string>();
+  const referenced = new Set<string>();
   for (const queue of queues) {
     const found = await Promise.all([
       ...LISTS.map((list) => server.lrange(`${queue}:${list}`, 0, -1)),
       server.smembers(`${queue}:stalled`),
       ...SORTED.map((set) => server.zrange(`${queue}:${set}`, '0', '-1')),
     ]);
-    for (const id of found.flat()) placed.add(`${queue}:${id}`);
+    for (const id of found.flat()) referenced.add(`${queue}:${id}`);
   }
-  const missing = keys.filter((key) => !placed.has(key));
+  const missing = keys.filter((key) => !referenced.has(key));
   const exist = await Promise.all(missing.map((key) => server.exists(key)));
-  return missing.filter((_, place) => exist[place] === 1);
+  return missing.filter((_, index) => exist[index] === 1);
 }
 
 function isJob(key: string): boolean {

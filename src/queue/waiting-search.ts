@@ -61,12 +61,12 @@ export function createWaitingSearch(store: LaneStore, lanes: number, timeout: nu
   async function standing(lane: number, envelopeId: string): Promise<Standing> {
     if (!store.ready()) throw new QueueUnavailable('the queue is not connected');
     try {
-      const asked = Promise.all([store.oldest(lane), store.head(lane, MAX_COUNTED)]);
-      const [first, ids] = await withTimeout(timeout, asked);
-      const place = ids.indexOf(envelopeId);
+      const reads = Promise.all([store.oldest(lane), store.head(lane, MAX_COUNTED)]);
+      const [first, ids] = await withTimeout(timeout, reads);
+      const position = ids.indexOf(envelopeId);
       const inWork = first !== undefined && !ids.includes(first.id) ? 1 : 0;
       if (first?.id === envelopeId) return { ahead: 0, first };
-      return { ahead: place < 0 ? undefined : place + inWork, first };
+      return { ahead: position < 0 ? undefined : position + inWork, first };
     } catch (error) {
       throw new QueueUnavailable('the queue did not list its waiting jobs', { cause: error });
     }

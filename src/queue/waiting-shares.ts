@@ -61,7 +61,7 @@ export class WaitingShares {
   }
 
   /** Samples the lanes of a shard. If that fails, no workspace counts as over its share. */
-  async look(shard: number): Promise<void> {
+  async refresh(shard: number): Promise<void> {
     try {
       this.#shards[shard] = await this.#weigh(await this.#sample(shard));
     } catch (error) {

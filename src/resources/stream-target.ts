@@ -225,7 +225,7 @@ async function readFiles(
   requireAllowed: (host: string) => void,
 ): Promise<FileTarget> {
   const { to, format = 'ndjson', region, endpoint, access_key_id: accessKeyId, secret } = options;
-  const places = fileLocationsOf(config);
+  const locations = fileLocationsOf(config);
   const made = (settings: Record<string, Json>): FileTarget => ({
     ...{ kind: 'files', settings: { to, format, ...settings }, gatherMs: GATHER_MS },
   });
@@ -238,11 +238,11 @@ async function readFiles(
         '--region, --endpoint and --access-key-id need a target that starts with s3://',
         'to',
       );
-    saying(() => requireFolder(folderOf(to)!, places));
+    asInvalidValue(() => requireFolder(folderOf(to)!, locations));
     return made({});
   }
   if (!hasOwn) {
-    const access = saying(() => places.bucketAccess());
+    const access = asInvalidValue(() => locations.bucketAccess());
     if (access.endpoint !== undefined) requireAllowed(new URL(access.endpoint).hostname);
     return made({});
   }
@@ -262,7 +262,7 @@ async function readFiles(
   };
 }
 
-function saying<T>(work: () => T): T {
+function asInvalidValue<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {

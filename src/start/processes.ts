@@ -164,7 +164,7 @@ export interface EndOfStart {
   /** Aborted when `npm start` must end. */
   signal: AbortSignal;
   /** Resolves with the exit status. */
-  asked: Promise<number>;
+  requested: Promise<number>;
   /** Ends `npm start` because of an error that an operator must fix. Only the first reason is logged. */
   because(reason: string, exitCode: number): void;
   /** Ignores all later reasons. */
@@ -179,7 +179,7 @@ export interface EndOfStart {
 export function endOfStart(log: Log): EndOfStart {
   const controller = new AbortController();
   let resolve: (exitCode: number) => void;
-  const asked = new Promise<number>((settle) => {
+  const requested = new Promise<number>((settle) => {
     resolve = settle;
   });
   const end = (exitCode: number) => {
@@ -198,7 +198,7 @@ export function endOfStart(log: Log): EndOfStart {
   watchNpm(() => end(1));
   return {
     signal: controller.signal,
-    asked,
+    requested,
     because(reason, exitCode) {
       if (controller.signal.aborted) return;
       log.error(reason);

@@ -8,7 +8,7 @@ export interface AdvisoryLock {
   number: string;
   values?: unknown[];
   /** Description of the work that the lock excludes, for the error message if the lock is lost. */
-  keepsAway: string;
+  excludes: string;
 }
 
 /** Represents a held lock. The lock ends with its transaction. */
@@ -34,14 +34,14 @@ const begin = 'begin; set local idle_in_transaction_session_timeout = 0';
  */
 export async function aloneWith<T>(
   pool: Pool,
-  { number, values = [], keepsAway }: AdvisoryLock,
+  { number, values = [], excludes }: AdvisoryLock,
   work: (lease: SessionLease) => Promise<T>,
 ): Promise<T | undefined> {
   const session = await pool.connect();
   const lost = new AbortController();
   let broken: Error | undefined;
   const lose = (cause?: Error) => {
-    broken ??= new Error(`the session that keeps away ${keepsAway} was lost`, { cause });
+    broken ??= new Error(`the session that keeps away ${excludes} was lost`, { cause });
     lost.abort(broken);
   };
   session.on('error', lose);

@@ -108,7 +108,7 @@ export async function distribute(pool: Pool, onTable: (table: string) => void = 
   const isFirst = !existing.has('profiles');
   if (isFirst) await prepare(pool);
   const done: string[] = [];
-  await pool.query(placesStatement);
+  await pool.query(createPlacesStatement);
   for (const table of copied) {
     if (existing.has(table)) continue;
     await inTransaction(pool, (tx) => copy(tx, table));
@@ -131,7 +131,7 @@ export async function distribute(pool: Pool, onTable: (table: string) => void = 
  * Table that exists only on a distributed Postgres. It has a row per workspace in the workspace's shard,
  * which inserts join.
  */
-const placesStatement = 'create table if not exists workspace_places (workspace_id uuid primary key)';
+const createPlacesStatement = 'create table if not exists workspace_places (workspace_id uuid primary key)';
 
 async function setNodes(pool: Pool): Promise<void> {
   const { rows } = await pool.query<{ statement: string }>(withoutCompiling);

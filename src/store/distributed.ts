@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { type Said, sayWorkspace } from './one-workspace.ts';
+import { statementForWorkspace, type TransactionScope } from './one-workspace.ts';
 import type { SessionSettings } from './pooling.ts';
 
 /**
@@ -94,7 +94,7 @@ function plannerOf(session: SessionSettings): string[] {
 }
 
 /** State of the current transaction of a connection. */
-interface TransactionState extends Said {
+interface TransactionState extends TransactionScope {
   lastValues: Map<string, string>;
 }
 
@@ -128,7 +128,7 @@ export async function declareWorkspace(tx: pg.PoolClient, workspaceId: string): 
   const transaction = transactions.get(tx);
   if (!transaction) return;
   await tx.query({ name: 'take-place', text: declareWorkspaceStatement, values: [workspaceId] });
-  transaction.place = workspaceId;
+  transaction.workspaceId = workspaceId;
 }
 
 /**
@@ -160,27 +160,27 @@ async function sendSeparately(query: Query, statements: string[]): Promise<unkno
 /** Rewrites all later statements of a connection to their form for one workspace. */
 function rewriteForOneWorkspace(client: pg.PoolClient, planner: string[]): void {
   const query = client.query.bind(client) as Query;
-  const transaction: TransactionState = { lastValues: new Map(), place: undefined };
+  const transaction: TransactionState = { lastValues: new Map(), workspaceId: undefined };
   transactions.set(client, transaction);
   client.query = ((statement: string | Statement, ...given: unknown[]) => {
     const [values] = given;
     if (typeof statement === 'string') {
-      if (BOUND.test(statement)) transaction.place = undefined;
+      if (BOUND.test(statement)) transaction.workspaceId = undefined;
       if (BEGIN.test(statement) || SETS.test(statement)) {
         const settings = BEGIN.test(statement) ? planner : [];
         return sendSeparately(query, [...statement.split(';'), ...settings]);
       }
       if (!Array.isArray(values)) return query(statement, ...given);
-      const rewritten = sayWorkspace(statement, values, transaction);
+      const rewritten = statementForWorkspace(statement, values, transaction);
       return query(rewritten.text, rewritten.values, ...given.slice(1));
     }
     if (typeof statement.submit === 'function' || statement.text === undefined)
       return query(statement, ...given);
     const ownValues = statement.values ?? (Array.isArray(values) ? values : []);
     const rest = Array.isArray(values) ? given.slice(1) : given;
-    const rewritten = sayWorkspace(statement.text, ownValues, transaction);
+    const rewritten = statementForWorkspace(statement.text, ownValues, transaction);
     // A name of a prepared statement must always have the same text.
-    const name = statement.name && rewritten.isInPlace ? `${statement.name}-in-place` : statement.name;
+    const name = statement.name && rewritten.isDeclared ? `${statement.name}-in-place` : statement.name;
     return query(
       { ...statement, ...(name && { name }), text: rewritten.text, values: rewritten.values },
       ...rest,

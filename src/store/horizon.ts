@@ -19,11 +19,11 @@ interface HorizonWatch {
   /** Returns the horizon: ids up to this one are final. */
   horizon(): string;
   /** Reads the sequence and advances the horizon if possible. @returns whether it has moved */
-  look(): Promise<boolean>;
+  check(): Promise<boolean>;
 }
 
 /** The start time identifies the server, even if another server has the same address. */
-const lookStatement = `
+const horizonStatement = `
   select
     pg_postmaster_start_time()::text as server,
     case when stream_log_id.is_called then stream_log_id.last_value else 0 end::text as last,
@@ -57,7 +57,7 @@ async function readDistributed(pool: Pool): Promise<Reading> {
 
 async function readIds(pool: Pool): Promise<Reading> {
   if (await isDistributed(pool)) return readDistributed(pool);
-  const { rows } = await pool.query<{ server: string; last: string; oldest: string }>(lookStatement);
+  const { rows } = await pool.query<{ server: string; last: string; oldest: string }>(horizonStatement);
   const { server, last, oldest } = rows[0]!;
   return { server, last: BigInt(last), oldest: new Map([[SINGLE_NODE, BigInt(oldest)]]) };
 }
@@ -105,7 +105,7 @@ export function watchHorizon(pool: Pool): HorizonWatch {
   return {
     horizon: () => String(decided),
     // Concurrent callers share one check.
-    look() {
+    check() {
       running ??= advance().finally(() => {
         running = undefined;
       });

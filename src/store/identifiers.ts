@@ -169,7 +169,7 @@ export const lastUpdated = `case when profiles.holders > ${MAX_HOLDERS} then pro
 export function holdersOf(
   { column, workspaceId, address }: { column: 'email' | 'phone'; workspaceId: string; address: string },
   condition: string,
-  most: number,
+  max: number,
 ): string {
   return `
       select profiles.*, count(*) over () as holders
@@ -179,7 +179,7 @@ export function holdersOf(
         where profiles.workspace_id = ${workspaceId}
           and profiles.${column} = ${address}
           and ${condition}
-        limit ${most}
+        limit ${max}
       ) as profiles`;
 }
 

@@ -224,7 +224,7 @@ export function aloneWithImport<T>(
   const lock = {
     number: "hashtextextended($1::text || encode($2::bytea, 'hex'), 0)",
     values: [workspaceId, key],
-    keepsAway: 'other imports of the file',
+    excludes: 'other imports of the file',
   };
   return aloneWith(pool, lock, work);
 }

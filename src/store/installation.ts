@@ -200,7 +200,7 @@ export interface QueueLoss {
 }
 
 /** Result of a check of Redis. */
-interface Looked {
+interface CheckResult {
   /** Start of the check, by the store's clock. */
   now: string;
   mark: string;
@@ -234,9 +234,9 @@ const rememberShard = rememberIn('queue_shards');
 export async function rememberQueue(
   pool: Pool,
   generation: number,
-  { shard = 0, ...looked }: Looked & { shard?: number },
+  { shard = 0, ...result }: CheckResult & { shard?: number },
 ): Promise<void> {
-  const { mark, additions, now, waitingSince = null } = looked;
+  const { mark, additions, now, waitingSince = null } = result;
   const values = [generation, mark, additions, now, waitingSince];
   const statement =
     shard === 0

@@ -35,12 +35,12 @@ export interface LockPatience {
   /** Pause between two attempts, in which other transactions continue. */
   pause: number;
   /** Total time limit. */
-  most: number;
+  maxTotal: number;
   /** Called after each failed attempt, with the reason and the blocking sessions. */
-  tell(reason: string): void;
+  onRetry(reason: string): void;
 }
 
-const defaultPatience: LockPatience = { wait: 2000, pause: 3000, most: 300_000, tell: () => {} };
+const defaultPatience: LockPatience = { wait: 2000, pause: 3000, maxTotal: 300_000, onRetry: () => {} };
 
 /** SQLSTATEs of a lock timeout and a deadlock. */
 const LOCK_ERRORS = ['55P03', '40P01'];
@@ -59,10 +59,10 @@ export async function applyMigrations(
   pool: pg.Pool,
   patience: Partial<LockPatience> = {},
 ): Promise<string[]> {
-  const { wait, pause, most, tell } = { ...defaultPatience, ...patience };
+  const { wait, pause, maxTotal, onRetry } = { ...defaultPatience, ...patience };
   await loadEngine();
   const migrationsList = await readMigrations();
-  const deadline = Date.now() + most;
+  const deadline = Date.now() + maxTotal;
   for (;;) {
     try {
       return await applyOnce(pool, migrationsList, wait);
@@ -77,7 +77,7 @@ export async function applyMigrations(
           cause: error,
         });
       }
-      tell(reason);
+      onRetry(reason);
       await rest(pause);
     }
   }

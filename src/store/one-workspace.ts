@@ -119,7 +119,7 @@ interface Form extends Sets {
    * Form for a transaction that has its workspace's row in `workspace_places`. Absent if the statement does
    * not insert a set.
    */
-  inPlace?: string;
+  declared?: string;
   /** Sequences whose last values are appended to the statement's parameters. */
   sequences: string[];
 }
@@ -157,8 +157,8 @@ export function ofOneWorkspace(text: string): string {
 
 /** Returns every form in which a statement is sent to a distributed Postgres. */
 export function formsOf(text: string): string[] {
-  const { text: plain, inPlace } = formOf(text);
-  return inPlace === undefined ? [plain] : [plain, inPlace];
+  const { text: plain, declared } = formOf(text);
+  return declared === undefined ? [plain] : [plain, declared];
 }
 
 function formOf(text: string): Form {
@@ -177,9 +177,9 @@ function buildForm(text: string): Form {
   const records = new Map<number, string>();
   const rowsOf = (name: string, column: string, { scalar, rows }: { scalar: string; rows: string }) =>
     `(select ${scalar} as ${column}, ${name}.* from ${rows}) as ${name}`;
-  const rowsInPlace = (name: string, column: string, { scalar, rows }: { scalar: string; rows: string }) =>
+  const rowsOfDeclared = (name: string, column: string, { scalar, rows }: { scalar: string; rows: string }) =>
     `(select place.workspace_id as ${column}, ${name}.* from ${FROM_PLACE}${rows} where place.workspace_id = ${scalar}) as ${name}`;
-  const inPlace = new Map<string, string>();
+  const declared = new Map<string, string>();
   const more = 1 + Math.max(0, ...[...text.matchAll(/\$(\d+)/g)].map(([, place]) => Number(place)));
   let form = text
     .replace(IS_OF, '$1.workspace_id = $2.workspace_id')
@@ -191,7 +191,7 @@ function buildForm(text: string): Form {
       if (columns.trim() === '') return `(select ${scalar} as ${column}) as ${name}`;
       const rows = `unnest(${others.trim()})${ordinality} as ${name} (${columns.trim()})`;
       const plain = rowsOf(name, column, { scalar, rows });
-      inPlace.set(plain, rowsInPlace(name, column, { scalar, rows }));
+      declared.set(plain, rowsOfDeclared(name, column, { scalar, rows }));
       return plain;
     })
     .replace(RECORDS, (...match) => {
@@ -201,7 +201,7 @@ function buildForm(text: string): Form {
       scalars.add(scalar);
       const rows = `${json}_to_recordset($${parameter}::${json}) as ${name} (${before}${after})`;
       const plain = rowsOf(name, column, { scalar, rows });
-      inPlace.set(plain, rowsInPlace(name, column, { scalar, rows }));
+      declared.set(plain, rowsOfDeclared(name, column, { scalar, rows }));
       return plain;
     });
   for (const [table, key] of KEYS)
@@ -239,16 +239,16 @@ function buildForm(text: string): Form {
     });
   if (!INSERTS.test(text) || text.includes(' lateral (')) return { text: form, ...sets };
   let own = form;
-  for (const [plain, placed] of inPlace) own = own.replaceAll(plain, placed);
-  return { text: form, inPlace: own, ...sets };
+  for (const [plain, placed] of declared) own = own.replaceAll(plain, placed);
+  return { text: form, declared: own, ...sets };
 }
 
 /** State of the current transaction. */
-export interface Said {
+export interface TransactionScope {
   /** Last values of sequences that the transaction has read. */
   lastValues: ReadonlyMap<string, string>;
   /** Workspace whose row in `workspace_places` the transaction has inserted. */
-  place: string | undefined;
+  workspaceId: string | undefined;
 }
 
 /**
@@ -265,12 +265,12 @@ export class NotOfOneWorkspace extends Error {
  * @throws {NotOfOneWorkspace} if the sets have rows of several workspaces, which would all be stored for the
  * first one
  */
-export function sayWorkspace(
+export function statementForWorkspace(
   text: string,
   values: readonly unknown[],
-  { lastValues, place }: Said,
-): { text: string; values: unknown[]; isInPlace: boolean } {
-  const { text: plain, inPlace, arrays, records, sequences } = formOf(text);
+  { lastValues, workspaceId: place }: TransactionScope,
+): { text: string; values: unknown[]; isDeclared: boolean } {
+  const { text: plain, declared, arrays, records, sequences } = formOf(text);
   const found = new Set<string>();
   for (const at of arrays) for (const id of workspacesOf(values[at])) found.add(id.toLowerCase());
   for (const { index: at, member } of records)
@@ -279,8 +279,8 @@ export function sayWorkspace(
   const [workspace = NO_WORKSPACE, ...others] = found;
   if (others.length > 0)
     throw new NotOfOneWorkspace(`a statement for one workspace is given ${found.size}: ${text}`);
-  const isInPlace = inPlace !== undefined && workspace === place?.toLowerCase();
-  const form = isInPlace ? inPlace : plain;
+  const isDeclared = declared !== undefined && workspace === place?.toLowerCase();
+  const form = isDeclared ? declared : plain;
   const given = [...values];
   for (const at of arrays) given[at] = workspace;
   if (records.length > 0) given.push(workspace);
@@ -289,7 +289,7 @@ export function sayWorkspace(
       throw new NotOfOneWorkspace(`the position of the sequence ${sequence} is unknown: ${text}`);
     given.push(lastValues.get(sequence));
   }
-  return { text: form, values: given, isInPlace };
+  return { text: form, values: given, isDeclared };
 }
 
 /** Bytes of a binary array's header, of one element, and of the element's length field. */

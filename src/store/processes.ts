@@ -120,7 +120,10 @@ type PreviousCounts = Pick<Figures, 'objects' | 'refused'>;
 export async function beatProcess(
   pool: Pool,
   { id, name, host, pid, version }: FleetProcess,
-  { told = { objects: 0, refused: 0 }, ...figures }: Figures & { told?: PreviousCounts | undefined },
+  {
+    told: previous = { objects: 0, refused: 0 },
+    ...figures
+  }: Figures & { told?: PreviousCounts | undefined },
 ): Promise<number> {
   const { address, lanes, missing, objects, objectsPerSecond, residentBytes, loopBusy } = figures;
   const { refused, refusedPerSecond, marks, held } = figures;
@@ -128,7 +131,7 @@ export async function beatProcess(
     ...[id, name, host, pid, version, address, lanes, missing],
     ...[objects, objectsPerSecond, residentBytes, loopBusy],
     ...[refused, refusedPerSecond, marks && JSON.stringify(marks)],
-    ...[told.objects, told.refused, held && JSON.stringify(held)],
+    ...[previous.objects, previous.refused, held && JSON.stringify(held)],
   ];
   const { rows } = await pool.query<{ now: number }>({ name: 'beat-process', text: beat, values });
   return rows[0]!.now;

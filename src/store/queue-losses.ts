@@ -55,7 +55,7 @@ const recordShardLoss = recordLossIn('queue_shards');
  * @returns false if no loss is possible, because the queue was empty and all members had left; undefined if
  * another process has recorded it
  */
-export async function tellLoss(
+export async function reportLoss(
   pool: Pool,
   generation: number,
   missing: Missing & { shard?: number },

@@ -123,7 +123,7 @@ export async function readClock(pool: Pool): Promise<{ now: Date; instant: strin
 
 const RETENTION_LOCK: AdvisoryLock = {
   number: "hashtext('penstock.retention')",
-  keepsAway: 'other runs of the retention',
+  excludes: 'other runs of the retention',
 };
 
 /** Runs `work` while holding the retention lock. @returns undefined if another process holds it */

@@ -3,7 +3,7 @@ import { shortened } from '../platform/format.ts';
 /** An open connection to a receiver. */
 export interface Destination {
   /** Maximum messages, and maximum bytes of their envelopes, in one delivery. */
-  most: { messages: number; bytes: number };
+  limits: { messages: number; bytes: number };
   /**
    * Delivers messages in order; resolves when the receiver has acknowledged them.
    * @throws {DeliveryError}

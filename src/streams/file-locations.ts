@@ -90,7 +90,7 @@ const ENDINGS: Record<StreamFormat, string> = { ndjson: 'ndjson.gz', parquet: 'p
  */
 export function keyOf({ workspaceId, hour, from, to }: FileRange, format: StreamFormat): string {
   const [date, time] = hour.toISOString().split('T');
-  const name = `${placeName(from)}-${placeName(to)}.${ENDINGS[format]}`;
+  const name = `${positionName(from)}-${positionName(to)}.${ENDINGS[format]}`;
   return `workspace=${workspaceId}/date=${date}/hour=${time!.slice(0, 2)}/${name}`;
 }
 
@@ -98,7 +98,7 @@ export function keyOf({ workspaceId, hour, from, to }: FileRange, format: Stream
  * A dot sorts after a hyphen, so a file that begins in the middle of a row sorts after one that begins with
  * the row.
  */
-function placeName({ position, place }: LogPosition): string {
+function positionName({ position, place }: LogPosition): string {
   const entry = place > 0 ? `.${String(place).padStart(6, '0')}` : '';
   return `${position.padStart(19, '0')}${entry}`;
 }

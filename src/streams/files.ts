@@ -46,7 +46,7 @@ interface FilesOptions {
   /** Absent if the bucket uses the settings S3_*. */
   account: Extract<Credentials, { access_key_id: string }> | undefined;
   reach: Reach;
-  places: FileLocations;
+  locations: FileLocations;
   serviceIdField: string;
   milliseconds?: number;
 }
@@ -56,12 +56,12 @@ interface FilesOptions {
  * folder and stored when it is complete.
  */
 export function openFiles(options: FilesOptions): FileDestination {
-  const { settings, places, reach, serviceIdField, milliseconds = TIMEOUT_MS } = options;
+  const { settings, locations, reach, serviceIdField, milliseconds = TIMEOUT_MS } = options;
   const { to, format } = settings;
   const folder = folderOf(to);
   let opened: ObjectStore | undefined;
   const open = openOnce(async (): Promise<ObjectStore> => {
-    if (folder !== undefined) requireFolder(folder, places);
+    if (folder !== undefined) requireFolder(folder, locations);
     opened = await openObjectStore(to, { reach, accessTo: () => accessOf(options) });
     return opened;
   });
@@ -138,9 +138,9 @@ async function* oneLine(): AsyncGenerator<Uint8Array> {
   yield Buffer.from('a test of penstock\n');
 }
 
-async function accessOf({ settings, account, places }: FilesOptions): Promise<BucketAccess> {
+async function accessOf({ settings, account, locations }: FilesOptions): Promise<BucketAccess> {
   const { region, endpoint } = settings;
-  if (account === undefined || region === undefined) return places.bucketAccess();
+  if (account === undefined || region === undefined) return locations.bucketAccess();
   return { region, endpoint, credentials: account };
 }
 

@@ -116,7 +116,7 @@ export function openKafka(options: KafkaOptions): Destination {
   }
 
   return {
-    most: MAX_BATCH,
+    limits: MAX_BATCH,
     async deliver(batch, signal) {
       try {
         await withTimeout(milliseconds, send(batch), {

@@ -65,7 +65,7 @@ export function openDestination(
     if (!isFilesSettings(settings))
       throw new DeliveryError('destination URL is missing, or is not s3://bucket/prefix or file:///folder');
     const account = settings.access_key_id === undefined ? undefined : accountOf(stored, keys);
-    return openFiles({ settings, account, reach, places: files, serviceIdField });
+    return openFiles({ settings, account, reach, locations: files, serviceIdField });
   }
   if (kind === 'kafka') {
     if (!isKafkaSettings(settings)) throw new DeliveryError('destination has no valid brokers or topic');

@@ -66,7 +66,7 @@ export function openWebhook({ url, secret, reach, milliseconds = TIMEOUT_MS }: W
   }
 
   return {
-    most: MAX_BATCH,
+    limits: MAX_BATCH,
     async deliver({ id, envelopes }, signal) {
       const { status } = await post(`{"messages":[${envelopes.join(',')}]}`, id, signal);
       if (status >= 200 && status < 300) return;

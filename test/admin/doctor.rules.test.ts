@@ -62,7 +62,7 @@ test('warns without data checksums and names pg_checksums and the data folder', 
 });
 
 test('reports a clock only if its skew exceeds the round-trip time', () => {
-  const between = { asked: 10_000, answered: 13_000 };
+  const between = { sentAt: 10_000, receivedAt: 13_000 };
   expect(levels(judgeClock('Redis', 11_500, between))).toEqual(['ok']);
   expect(levels(judgeClock('Redis', 14_000, between))).toEqual(['ok']);
   expect(judgeClock('Redis', 73_000, between)[0]).toMatchObject({

@@ -70,7 +70,7 @@ test('a chart describes its lines in words, breaks them at gaps, and shades miss
   const drawn = lineChart('Objects', {
     lines: [{ name: 'Accepted', values: [1, 2, undefined, 4, undefined, 5, 6] }],
     times: [0, 1, 2, 3, 4, 5, 6].map((minute) => minute * MINUTE),
-    ...{ show: (value: number) => `${value} objects/s`, least: 1 },
+    ...{ show: (value: number) => `${value} objects/s`, minTop: 1 },
   }).text;
   expect(drawn).toContain(
     'aria-label="Objects. Accepted: 6 objects/s now, 6 objects/s at most; no figures for 2 of 7 points"',

@@ -542,16 +542,16 @@ test('every check of the fleet has a case here, and ids are unique', () => {
   const ids = checks.map(({ id }) => id);
   expect(new Set(ids).size).toBe(ids.length);
   const tried = new Set(cases.map(({ id }) => id));
-  const fleet = checks.filter(({ places }) => places.includes('fleet')).map(({ id }) => id);
+  const fleet = checks.filter(({ evaluators }) => evaluators.includes('fleet')).map(({ id }) => id);
   expect(fleet.filter((id) => !tried.has(id))).toEqual([]);
 });
 
 test('every check with `find` has a place, and its causes exist', () => {
   const ids = checks.map(({ id }) => id);
-  for (const { id, places, find, alert, unless = [] } of checks) {
-    expect(places.length, id).toBeGreaterThan(0);
-    expect(find !== undefined, id).toBe(places.some((place) => place !== 'prometheus'));
-    expect(alert !== undefined, id).toBe(places.includes('prometheus'));
+  for (const { id, evaluators, find, alert, unless = [] } of checks) {
+    expect(evaluators.length, id).toBeGreaterThan(0);
+    expect(find !== undefined, id).toBe(evaluators.some((evaluator) => evaluator !== 'prometheus'));
+    expect(alert !== undefined, id).toBe(evaluators.includes('prometheus'));
     expect(
       unless.filter((cause) => !ids.includes(cause)),
       id,

@@ -175,7 +175,7 @@ test('slow templates of several workspaces do not block the pages of another', a
 }, 300_000);
 
 test('workspaces take turns at rendering, however many pages one of them requests', async () => {
-  const renderer = createRenderer({ most: 1, deadline: 60_000, patience: 120_000 });
+  const renderer = createRenderer({ maxProcesses: 1, deadline: 60_000, patience: 120_000 });
   const ended: string[] = [];
   const render = async (workspace: string) => {
     await renderer.render(workspace, { template: 'x', view: sampleView });
@@ -187,7 +187,7 @@ test('workspaces take turns at rendering, however many pages one of them request
 });
 
 test('a workspace whose template was slow leaves one process to the others', async () => {
-  const renderer = createRenderer({ most: 2, deadline: 60_000, patience: 120_000 });
+  const renderer = createRenderer({ maxProcesses: 2, deadline: 60_000, patience: 120_000 });
   const ended: string[] = [];
   const render = async (workspace: string, template: string) => {
     await renderer.render(workspace, { template, view: sampleView });

@@ -151,7 +151,7 @@ describe('a template that costs too much is stopped', () => {
   test('a template that Liquid cannot stop is ended with its process, and the next one is rendered', async () => {
     // One output; Liquid checks its time limit only before outputs.
     const sorts = ' | sort_natural | sort'.repeat(11);
-    const own = createRenderer({ most: 1, deadline: 1000 });
+    const own = createRenderer({ maxProcesses: 1, deadline: 1000 });
     const asked = (template: string) => own.render('shop', { template, view });
     const { longest, error } = await watched(() => asked(`{{ (1..200000)${sorts} | size }}`));
     expect(error).toBeInstanceOf(TemplateTooCostly);
@@ -189,7 +189,7 @@ describe('a template that costs too much is stopped', () => {
   });
 
   test('pages beyond the waiting limit are rejected at once', async () => {
-    const own = createRenderer({ most: 1, deadline: 30_000, patience: 60_000 });
+    const own = createRenderer({ maxProcesses: 1, deadline: 30_000, patience: 60_000 });
     const asked = Array.from({ length: 60 }, () => own.render('shop', { template: 'x', view: sampleView }));
     const ends = await Promise.allSettled(asked);
     const refused = ends.filter(({ status }) => status === 'rejected') as PromiseRejectedResult[];
@@ -200,7 +200,7 @@ describe('a template that costs too much is stopped', () => {
   });
 
   test('a page waits for others a bounded time, however long they take', async () => {
-    const own = createRenderer({ most: 1, deadline: 10_000, patience: 300 });
+    const own = createRenderer({ maxProcesses: 1, deadline: 10_000, patience: 300 });
     const asked = (template: string) => own.render('shop', { template, view });
     expect((await asked('x')).html).toBe('x');
     const slow = asked(`{{ (1..200000)${' | sort_natural | sort'.repeat(11)} | size }}`).catch(() => {});

@@ -43,7 +43,7 @@ test("the work of a workspace is its envelopes' share of the bytes", async () =>
     ...Array.from({ length: 90 }, () => envelopeOf({ [noisy]: 75 }, 1000)),
     ...Array.from({ length: 10 }, () => envelopeOf({ [quiet]: 1 }, 1000)),
   ]);
-  await shares.look(0);
+  await shares.refresh(0);
   expect(shares.partOf(noisy, 0)).toBeCloseTo(0.9);
   expect(shares.partOf(quiet, 0)).toBeCloseTo(0.1);
   expect(shares.bytesOf(noisy, 0)).toBeCloseTo(90_000);
@@ -54,7 +54,7 @@ test("the work of a workspace is its envelopes' share of the bytes", async () =>
 test('a sample represents all waiting envelopes', async () => {
   const noisy = uuidv7();
   const { shares, reads } = sceneOf(Array.from({ length: 1024 }, () => envelopeOf({ [noisy]: 75 }, 1000)));
-  await shares.look(0);
+  await shares.refresh(0);
   expect(shares.bytesOf(noisy, 0)).toBeCloseTo(1_024_000);
   expect(reads()).toBe(4);
 });
@@ -62,7 +62,7 @@ test('a sample represents all waiting envelopes', async () => {
 test('an envelope of several workspaces is divided among them by their objects', async () => {
   const [one, other] = [uuidv7(), uuidv7()];
   const { shares } = sceneOf([envelopeOf({ [one]: 3, [other]: 1 }, 1000)]);
-  await shares.look(0);
+  await shares.refresh(0);
   expect([shares.partOf(one, 0), shares.partOf(other, 0)]).toEqual([0.75, 0.25]);
 });
 
@@ -71,7 +71,7 @@ test('the envelopes of a workspace are read once in 10 s, while they move throug
   const envelopes = Array.from({ length: 100 }, () => envelopeOf({ [noisy]: 75 }, 1000));
   const { shares, reads } = sceneOf(envelopes);
   for (let look = 0; look < 20; look++) {
-    await shares.look(0);
+    await shares.refresh(0);
     envelopes.splice(0, 5, ...Array.from({ length: 5 }, () => envelopeOf({ [noisy]: 75 }, 1000)));
   }
   expect(reads()).toBe(4);
@@ -84,7 +84,7 @@ test('an object in one of many shared envelopes does not make its workspace a la
     envelopeOf({ [senders[index % 40]!]: 20, [senders[(index + 1) % 40]!]: 20 }, 4000),
   );
   const { shares } = sceneOf([envelopeOf({ [quiet]: 1, [senders[0]!]: 1 }, 200), ...shared]);
-  await shares.look(0);
+  await shares.refresh(0);
   expect(shares.partOf(quiet, 0)).toBeLessThan(0.01);
 });
 
@@ -94,7 +94,7 @@ test.each([null, 'text', { requests: [null, { workspace_id: 7 }] }, { requests: 
     const noisy = uuidv7();
     const damaged = { id: 'by-hand', bytes: 1000, data } as unknown as ReturnType<typeof envelopeOf>;
     const { shares } = sceneOf([damaged, envelopeOf({ [noisy]: 1 }, 1000)]);
-    await shares.look(0);
+    await shares.refresh(0);
     expect(shares.partOf(noisy, 0)).toBe(0.5);
   },
 );
@@ -103,16 +103,16 @@ test('no workspace is over its share after a failed reading', async () => {
   const noisy = uuidv7();
   const envelopes = [envelopeOf({ [noisy]: 1 }, 1000)];
   const { shares, store } = sceneOf(envelopes);
-  await shares.look(0);
+  await shares.refresh(0);
   store.sample = () => Promise.reject(new Error('away'));
-  await expect(shares.look(0)).rejects.toThrow('away');
+  await expect(shares.refresh(0)).rejects.toThrow('away');
   expect(shares.partOf(noisy, 0)).toBe(0);
 });
 
 test('a workspace is not charged for another one whose envelopes have the same tag', async () => {
   const [noisy, quiet] = sameTags();
   const { shares } = sceneOf(Array.from({ length: 100 }, () => envelopeOf({ [noisy]: 75 }, 1000)));
-  await shares.look(0);
+  await shares.refresh(0);
   expect(shares.partOf(noisy, 0)).toBe(1);
   expect(shares.partOf(quiet, 0)).toBe(0);
 });
@@ -123,7 +123,7 @@ test('an envelope is read once, and one without requests counts for no workspace
     envelopeOf({ [noisy]: 1 }, 1000),
     { ...envelopeOf({ [noisy]: 1 }, 1000), id: 'by-hand', data: { requests: [], objects: [] } },
   ]);
-  for (let look = 0; look < 3; look++) await shares.look(0);
+  for (let look = 0; look < 3; look++) await shares.refresh(0);
   expect(reads()).toBe(2);
   expect(shares.partOf(noisy, 0)).toBe(0.5);
   shares.forget(0);

@@ -3,7 +3,7 @@ import { type AdvisoryLock, aloneWith } from '../../src/store/connections.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
 import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';
 
-const lock: AdvisoryLock = { number: '$1::bigint', values: [42], keepsAway: 'others' };
+const lock: AdvisoryLock = { number: '$1::bigint', values: [42], excludes: 'others' };
 
 /** Connection pools of two processes. */
 let one: Pool;

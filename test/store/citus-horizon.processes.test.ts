@@ -80,7 +80,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     });
     const watch = watchHorizon(pool);
     const lookUntil = (id: bigint) =>
-      waitUntil(async () => (await watch.look()) !== undefined && BigInt(watch.horizon()) >= id, {
+      waitUntil(async () => (await watch.check()) !== undefined && BigInt(watch.horizon()) >= id, {
         what: `the horizon at ${id}`,
       });
     const before = await lastId();
@@ -89,7 +89,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     const id = await lastId();
     expect(id).toBeGreaterThan(before);
     // Two polls are enough to recognize transactions that have ended.
-    for (let looks = 0; looks < 3; looks++) await watch.look();
+    for (let looks = 0; looks < 3; looks++) await watch.check();
     expect(BigInt(watch.horizon())).toBeLessThan(id);
     await letGo();
     await lookUntil(id);

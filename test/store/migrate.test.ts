@@ -79,7 +79,7 @@ test('a migration that waits for a locked table lets others use it, and logs who
   try {
     await holder.query('begin; lock table sync_row_errors in access share mode; select pg_sleep(1.1)');
 
-    const short = { wait: 100, pause: 20, most: 150 };
+    const short = { wait: 100, pause: 20, maxTotal: 150 };
     await expect(migrate(url, 'postgres', short)).rejects.toThrow(
       new RegExp(
         `migration ${name} failed: .*lock timeout; in the way may be process \\d+ \\(a-backup, \\d+ s`,
@@ -90,7 +90,7 @@ test('a migration that waits for a locked table lets others use it, and logs who
     const told = new Promise<string>((resolve) => {
       releaseIt = resolve;
     });
-    const run = migrate(url, 'postgres', { wait: 100, pause: 20, most: 20_000, tell: releaseIt });
+    const run = migrate(url, 'postgres', { wait: 100, pause: 20, maxTotal: 20_000, onRetry: releaseIt });
     expect(await told).toContain('a-backup');
     // Statements of other sessions run while the migration waits.
     expect(await query(url, 'select from sync_row_errors')).toEqual([]);
@@ -117,7 +117,7 @@ test('a migration that Postgres cancels to resolve a deadlock is retried', async
      create event trigger stand_in_the_way on ddl_command_start execute function stand_in_the_way()`,
   );
   const told: string[] = [];
-  const patience = { wait: 100, pause: 20, most: 20_000, tell: (reason: string) => told.push(reason) };
+  const patience = { wait: 100, pause: 20, maxTotal: 20_000, onRetry: (reason: string) => told.push(reason) };
   expect(await migrate(url, 'postgres', patience)).toEqual([name]);
   expect(told).toEqual([expect.stringContaining('deadlock detected')]);
 });

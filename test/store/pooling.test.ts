@@ -97,7 +97,7 @@ describe.each(['session', 'transaction'] as const)('through PgBouncer in %s mode
   });
 
   test('one process at a time holds an advisory lock, also while others use the servers', async () => {
-    const lock = { number: '$1::bigint', values: [mode.length], keepsAway: 'others' };
+    const lock = { number: '$1::bigint', values: [mode.length], excludes: 'others' };
     const [one, another] = [open(through[mode]), open(direct)];
     const done = await aloneWith(one, lock, async ({ confirm }) => {
       await Promise.all(Array.from({ length: 6 }, () => one.query('select pg_sleep(0.01)')));

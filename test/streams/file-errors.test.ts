@@ -98,7 +98,7 @@ const opened = (to: string, given: Partial<Parameters<typeof openFiles>[0]> = {}
   openFiles({
     ...{ settings: { to, format: 'ndjson', region: 'eu', access_key_id: 'a' }, account: own },
     ...{ reach: createReach({ refused: 'none' }), serviceIdField: 'service_id' },
-    places: fileLocationsOf({ STREAM_FOLDERS: '/', DATA_DIR: '/none' } as never),
+    locations: fileLocationsOf({ STREAM_FOLDERS: '/', DATA_DIR: '/none' } as never),
     ...given,
   });
 

@@ -74,9 +74,9 @@ test('a file ends at the horizon, its maximum size, before a later hour, or afte
   const all = await gathered(pages(), { lastHour: new Date('2026-11-24T09:00:00Z') });
   expect(all).toEqual({ ids: ['2.0', '2.1', '4.0', '5.0', '6.0'], end: at(6), hour: '09', left: 0 });
   // An entry larger than the maximum is a file of its own.
-  const small = await gathered(pages(), { most: { bytes: 1, pages: 9 } });
+  const small = await gathered(pages(), { limits: { bytes: 1, pages: 9 } });
   expect(small).toEqual({ ids: ['2.0'], end: at(2), hour: '08', left: 2 });
-  const short = await gathered(pages(), { most: { bytes: 10_000, pages: 1 } });
+  const short = await gathered(pages(), { limits: { bytes: 10_000, pages: 1 } });
   expect(short).toMatchObject({ ids: ['2.0', '2.1'], end: at(3), left: 2 });
 });
 
@@ -93,7 +93,7 @@ test('a planned file ends as planned, whatever other limit applies and whatever 
     ),
   ];
   const most = { bytes: 1, pages: 1 };
-  expect(await gathered(pages, { planned, most })).toEqual({
+  expect(await gathered(pages, { planned, limits: most })).toEqual({
     ...{ ids: ['2.0', '5.1'], end: at(5, 2), hour: '07', left: 0 },
   });
   expect(await gathered(pages.slice(0, 1), { planned })).toMatchObject({ ids: ['2.0'], end: at(5, 2) });

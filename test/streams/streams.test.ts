@@ -118,8 +118,8 @@ describe('the horizon', () => {
     await appendLog(slow as never, entriesOf([{ ...entry, id: newId() }]), now);
     await appendLog(pool as never, entriesOf([entry]), now);
     const read = async () => {
-      await watch.look();
-      await watch.look();
+      await watch.check();
+      await watch.check();
       return readLog(pool, workspaceId, { after: '0', horizon: watch.horizon(), limit: 10, entries: 10 });
     };
     expect(await read()).toEqual([]);
@@ -141,7 +141,7 @@ describe('the horizon', () => {
       await slow.query('begin');
       await appendLog(slow as never, entriesOf([entry()]), now);
       await appendLog(pool as never, entriesOf([entry()]), now);
-      await watch.look();
+      await watch.check();
       const read = { after: '0', horizon: watch.horizon(), limit: 10, entries: 10 };
       return await readLog(pool, workspaceId, read);
     } finally {
@@ -152,7 +152,7 @@ describe('the horizon', () => {
 
   const lookUntil = (watch: ReturnType<typeof watchHorizon>, id: bigint) =>
     soon(async () => {
-      await watch.look();
+      await watch.check();
       return BigInt(watch.horizon()) >= id;
     });
 
@@ -185,7 +185,7 @@ describe('the horizon', () => {
     let isLost = false;
     const query = (given: string) => (isLost ? pool.query(given) : Promise.resolve({ rows: [other] }));
     const watch = watchHorizon({ query } as never);
-    await watch.look();
+    await watch.check();
     expect(watch.horizon()).toBe('0');
     isLost = true;
     const id = await idsOfLog(1);
@@ -199,7 +199,7 @@ describe('the horizon', () => {
     const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
     await appendLog(pool as never, entriesOf([entry]), new Date().toISOString());
     const sent = vi.spyOn(pool, 'query');
-    await Promise.all(Array.from({ length: 20 }, () => watch.look()));
+    await Promise.all(Array.from({ length: 20 }, () => watch.check()));
     // Two reads of the horizon, and one of the numbers; with nodes, each is one statement for the coordinator
     // and one for the nodes.
     expect(sent.mock.calls.length).toBeLessThanOrEqual(inject('citusTemplate') ? 5 : 3);
@@ -207,12 +207,12 @@ describe('the horizon', () => {
     await appendLog(pool as never, entriesOf([{ ...entry, id: newId() }]), new Date().toISOString());
     const before = BigInt(watch.horizon());
     const failing = vi.spyOn(pool, 'query').mockImplementation(() => Promise.reject(new Error('away')));
-    const looks = await Promise.allSettled([watch.look(), watch.look()]);
+    const looks = await Promise.allSettled([watch.check(), watch.check()]);
     failing.mockRestore();
     expect(looks.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
     expect(BigInt(watch.horizon())).toBe(before);
     await soon(async () => {
-      await Promise.all([watch.look(), watch.look()]);
+      await Promise.all([watch.check(), watch.check()]);
       return BigInt(watch.horizon()) > before;
     });
   });

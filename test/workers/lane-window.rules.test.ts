@@ -57,7 +57,7 @@ const range = (length: number) => Array.from({ length }, (_, index) => index);
 test('G5: a lane reads the data of about one transaction, even if 4,000 envelopes wait', async () => {
   const waiting = range(4000).map(() => stored(noisy, 1000));
   const { lane, lease, window } = scene(stored(noisy, 1000), waiting);
-  for (let looks = 0; looks < 20; looks++) expect(await window.look(lease)).toBe(true);
+  for (let looks = 0; looks < 20; looks++) expect(await window.refresh(lease)).toBe(true);
   expect(window.envelopes()).toHaveLength(4001);
   expect(lane.read).toBeLessThanOrEqual(16);
 });
@@ -68,7 +68,7 @@ test('G8: a lane reads the envelope of a quiet workspace after 3,000 of a noisy 
     ...range(3000).map(() => stored(noisy, 1000)),
     last,
   ]);
-  for (let looks = 0; looks < 3; looks++) await window.look(lease);
+  for (let looks = 0; looks < 3; looks++) await window.refresh(lease);
   expect(window.envelopes().at(-1)).toMatchObject({ id: last.id });
   expect(window.envelopes().at(-1)!.parts?.get(quiet)?.objects).toBe(1);
   expect(lane.read).toBeLessThan(64);
@@ -92,7 +92,7 @@ test.each([
       accounts.charge({
         ...{ units: new Map([[ids[0]!, pace * 100]]), objects: new Map(), milliseconds: 100, isCut: false },
       });
-    for (let looks = 0; looks < 4; looks++) await window.look(lease);
+    for (let looks = 0; looks < 4; looks++) await window.refresh(lease);
     expect(window.envelopes().at(-1)!.parts?.get(quiet)?.objects).toBe(1);
     // About four transactions of 4,000 objects are held, whatever waits.
     expect(lane.read).toBeLessThan(64);
@@ -101,41 +101,41 @@ test.each([
 
 test('G3: the window of a lane is cleared when its lease is lost', async () => {
   const { lane, lease, window } = scene(stored(noisy), [stored(noisy), stored(quiet)]);
-  await window.look(lease);
+  await window.refresh(lease);
   expect(window.envelopes()).toHaveLength(3);
   lane.isHeld = false;
-  expect(await window.look(lease)).toBe(false);
+  expect(await window.refresh(lease)).toBe(false);
   expect(window.envelopes()).toEqual([]);
   lane.isHeld = true;
-  expect(await window.look(lease)).toBe(false);
+  expect(await window.refresh(lease)).toBe(false);
 });
 
 test('G3: a new snapshot replaces the old one, with a late envelope before known ones', async () => {
   const [first, second, late] = [stored(noisy), stored(noisy), stored(noisy)];
   const { lane, lease, window } = scene(stored(noisy), [first, second]);
-  await window.look(lease);
+  await window.refresh(lease);
   lane.waiting = [first, late, second];
-  await window.look(lease);
+  await window.refresh(lease);
   expect(window.envelopes().map(({ id }) => id)).toEqual([lease.id, first.id, late.id, second.id]);
 });
 
 test('an envelope that took effect is not shown again while it still waits', async () => {
   const next = stored(noisy);
   const { lease, window } = scene(stored(noisy), [next]);
-  await window.look(lease);
+  await window.refresh(lease);
   expect(window.note({ kind: 'applied', done: [lease.id, next.id], left: new Map() })).toEqual([
     lease.id,
     next.id,
   ]);
-  await window.look(lease);
+  await window.refresh(lease);
   expect(window.envelopes()).toEqual([]);
   expect(window.isDone(lease.id)).toBe(true);
 });
 
 test('the next batch sees only the remaining objects of an envelope', async () => {
   const { lease, window } = scene(stored(noisy, 10), []);
-  await window.look(lease);
+  await window.refresh(lease);
   window.note({ kind: 'applied', done: [], left: new Map([[lease.id, new Map([[noisy, 4]])]]) });
-  await window.look(lease);
+  await window.refresh(lease);
   expect([...window.envelopes()[0]!.parts!]).toMatchObject([[noisy, { objects: 4 }]]);
 });

@@ -33,7 +33,7 @@ test('G7: each object of an envelope is opened once, in the share of its workspa
   const opened = shares.map(({ deliveries }) => open(deliveries).items);
   for (const [place, items] of opened.entries())
     expect(new Set(items.map(({ workspaceId }) => workspaceId))).toEqual(new Set([[second, first][place]]));
-  expect(opened[0]!.map(({ place }) => place)).toEqual([0, 1, 4, 5]);
+  expect(opened[0]!.map(({ index }) => index)).toEqual([0, 1, 4, 5]);
 });
 
 test('G2: the id of a share is independent of the batch and differs from the envelope id', () => {

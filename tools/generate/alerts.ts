@@ -58,7 +58,7 @@ export function runbookPage(text: string): string {
       `| ${check.severity} | [${name}](#${anchorOf(name)}) | ${firstSentence(meaning)} |`,
   );
   const listed = checks.filter(
-    ({ find, places }) => find && !places.every((place) => place === 'prometheus'),
+    ({ find, evaluators }) => find && !evaluators.every((evaluator) => evaluator === 'prometheus'),
   );
   const problems = severities.flatMap((severity) =>
     listed

@@ -120,8 +120,8 @@ async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Pro
   const began = performance.now();
   const { changes, round } = await load(tx, wanted, terms);
   const loaded = performance.now();
-  const least = loaded + Math.max(MIN_FOLD_MS, FOLD_TIMES * (loaded - began));
-  const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
+  const minUntil = loaded + Math.max(MIN_FOLD_MS, FOLD_TIMES * (loaded - began));
+  const folded = await fold(round, changes, { poison, until: Math.max(until, minUntil) });
   // This is a bug in Penstock. The error turns the object into a dead letter, so that its lane can continue.
   if (folded === 0) throw new TypeError('the object needs a reload after each load');
   const sent = writeChanges(tx, changes, now);
@@ -155,21 +155,21 @@ export async function load(
 ): Promise<{ changes: Changes; round: WorkItem[] }> {
   // A poison object may contain identifiers that Postgres rejects, so they are not looked up.
   const isSound = ({ object }: WorkItem) => !poison.has(object.id);
-  const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
+  const sound = poison.size === 0 ? wanted : wanted.filter(isSound);
   const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await answersTo([
-    loadProfiles(tx, asked, Date.parse(now)),
-    loadGroups(tx, asked),
-    loadOwnedTokens(tx, asked),
-    loadCrowdedEmails(tx, asked),
+    loadProfiles(tx, sound, Date.parse(now)),
+    loadGroups(tx, sound),
+    loadOwnedTokens(tx, sound),
+    loadCrowdedEmails(tx, sound),
   ]);
-  const next = asked[count];
+  const next = sound[count];
   const round = next
     ? wanted.slice(
         0,
         wanted.findIndex(({ ordinal }) => ordinal === next.ordinal),
       )
     : wanted;
-  const items = next ? asked.slice(0, count) : asked;
+  const items = next ? sound.slice(0, count) : sound;
   for (const { profile, labels } of await loadLabels(tx, items, profiles)) profile.knowLabels(labels);
   for (const { profile, number } of await loadDeprecated(tx, items, profiles)) profile.knowDeprecated(number);
   const states = await loadStates(tx, items, profiles);
@@ -194,13 +194,13 @@ async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<ByW
     const { email } = object;
     wanted.set(workspaceId, email, { workspaceId, email });
   }
-  const asked = [...wanted.values()];
+  const sound = [...wanted.values()];
   const found = new ByWorkspace<true>();
-  if (asked.length === 0) return found;
+  if (sound.length === 0) return found;
   const crowded = await findCrowdedEmails(
     tx,
-    asked.map(({ workspaceId }) => workspaceId),
-    asked.map(({ email }) => email),
+    sound.map(({ workspaceId }) => workspaceId),
+    sound.map(({ email }) => email),
   );
   for (const { workspaceId, email } of crowded) found.set(workspaceId, email, true);
   return found;
@@ -227,7 +227,7 @@ async function loadLabels(
 ): Promise<{ profile: LoadedProfile; labels: string[] }[]> {
   const wanted = new Set<LoadedProfile>();
   for (const { workspaceId, object } of items) {
-    const external_id = asksForLabels(object) ? object.external_id : undefined;
+    const external_id = needsLabels(object) ? object.external_id : undefined;
     if (external_id === undefined) continue;
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
@@ -238,7 +238,7 @@ async function loadLabels(
   return [...labels].map(([profile, its]) => ({ profile, labels: its }));
 }
 
-function asksForLabels(object: AcceptedObject): object is AcceptedAliasNew | AcceptedIdentify {
+function needsLabels(object: AcceptedObject): object is AcceptedAliasNew | AcceptedIdentify {
   return object.kind === 'alias_new' || (object.kind === 'identify' && object.keeps_labels === true);
 }
 

@@ -120,19 +120,19 @@ interface State {
 }
 
 /** Owner of a state that is set, and the request that sets it. */
-interface Saying {
+interface StateWrite {
   subject: Subject;
   requestId: string;
 }
 
 /** A state that a round writes. `taken` is written only if the owner has no state yet; `dropped` is removed. */
-type Said = Saying & State & { group: string; how: 'set' | 'taken' | 'dropped' };
+type PendingState = StateWrite & State & { group: string; how: 'set' | 'taken' | 'dropped' };
 
 /** Subscription states of a round. A state is keyed by its group id, the global email state by GLOBAL. */
 export class States {
   /** Stored states of the subjects that were looked up. */
   readonly #known = new BySubject<Map<string, State>>();
-  readonly #said = new BySubject<Map<string, Said>>();
+  readonly #pending = new BySubject<Map<string, PendingState>>();
   /** Whether an address has a holder that the round has not loaded; absent if it was not looked up. */
   readonly #held = new ByWorkspace<boolean>();
   /** All state changes, in order. */
@@ -160,42 +160,42 @@ export class States {
     const stored = this.#known.get(subject);
     if (!stored) return undefined;
     const states = new Map(stored);
-    for (const [group, said] of this.#said.get(subject) ?? []) {
-      if (said.how === 'dropped') states.delete(group);
-      else states.set(group, said);
+    for (const [group, pending] of this.#pending.get(subject) ?? []) {
+      if (pending.how === 'dropped') states.delete(group);
+      else states.set(group, pending);
     }
     return states;
   }
 
-  set({ subject, requestId }: Saying, group: string, { channel, state }: State): void {
-    this.#say({ subject, requestId, group, channel, state, how: 'set' });
+  set({ subject, requestId }: StateWrite, group: string, { channel, state }: State): void {
+    this.#write({ subject, requestId, group, channel, state, how: 'set' });
   }
 
   /** Sets a state unless the subject already has one for the group. */
-  take({ subject, requestId }: Saying, group: string, { channel, state }: State): void {
-    if (this.#known.get(subject)?.has(group) || this.#said.get(subject)?.has(group)) return;
-    this.#say({ subject, requestId, group, channel, state, how: 'taken' });
+  take({ subject, requestId }: StateWrite, group: string, { channel, state }: State): void {
+    if (this.#known.get(subject)?.has(group) || this.#pending.get(subject)?.has(group)) return;
+    this.#write({ subject, requestId, group, channel, state, how: 'taken' });
   }
 
-  drop({ subject, requestId }: Saying, group: string, { channel, state }: State): void {
-    this.#say({ subject, requestId, group, channel, state, how: 'dropped' });
+  drop({ subject, requestId }: StateWrite, group: string, { channel, state }: State): void {
+    this.#write({ subject, requestId, group, channel, state, how: 'dropped' });
   }
 
   /** Records a mark for the history; the marked row itself is written elsewhere. */
-  mark({ subject, requestId }: Saying, mark: Mark, isMarked: boolean): void {
+  mark({ subject, requestId }: StateWrite, mark: Mark, isMarked: boolean): void {
     this.#note({ subject, requestId, group: mark, how: isMarked ? 'set' : 'dropped', state: marks[mark] });
   }
 
   /** Returns the global email states of addresses to write. */
-  emailStates(how: Said['how']): EmailState[] {
-    return this.#saidSo(how)
+  emailStates(how: PendingState['how']): EmailState[] {
+    return this.#pendingWith(how)
       .filter(({ group, subject }) => group === GLOBAL && subject.kind === 'email')
       .map(({ subject, state }) => ({ workspaceId: subject.workspaceId, email: subject.name, state }));
   }
 
   /** Returns the group states to write. The global state of a profile without an address is a column of the profile. */
-  groupStates(how: Said['how']): GroupState[] {
-    return this.#saidSo(how)
+  groupStates(how: PendingState['how']): GroupState[] {
+    return this.#pendingWith(how)
       .filter(({ group }) => group !== GLOBAL)
       .map(({ subject, group, state }) => ({
         workspaceId: subject.workspaceId,
@@ -206,15 +206,15 @@ export class States {
       }));
   }
 
-  #say(said: Said): void {
-    const { subject, group } = said;
-    this.#note(said);
-    const groups = this.#said.get(subject);
-    if (groups) groups.set(group, said);
-    else this.#said.set(subject, new Map([[group, said]]));
+  #write(pending: PendingState): void {
+    const { subject, group } = pending;
+    this.#note(pending);
+    const groups = this.#pending.get(subject);
+    if (groups) groups.set(group, pending);
+    else this.#pending.set(subject, new Map([[group, pending]]));
   }
 
-  #note({ subject, requestId, group, how, state }: Omit<Said, 'channel'>): void {
+  #note({ subject, requestId, group, how, state }: Omit<PendingState, 'channel'>): void {
     this.changes.push({
       workspaceId: subject.workspaceId,
       subjectKind: subject.kind,
@@ -226,9 +226,9 @@ export class States {
     });
   }
 
-  #saidSo(how: Said['how']): Said[] {
-    return [...this.#said.values()].flatMap((groups) =>
-      [...groups.values()].filter((said) => said.how === how),
+  #pendingWith(how: PendingState['how']): PendingState[] {
+    return [...this.#pending.values()].flatMap((groups) =>
+      [...groups.values()].filter((pending) => pending.how === how),
     );
   }
 }

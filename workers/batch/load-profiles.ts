@@ -27,7 +27,7 @@ import { Profiles } from './profiles.ts';
 import { isTrack, selectorsOf, type WorkItem } from './work-item.ts';
 
 /** Maximum attempts to load a round; it is loaded again if a profile that it found is gone before it can be locked. */
-const MAX_LOOKS = 5;
+const MAX_ATTEMPTS = 5;
 
 /**
  * Loads the profiles that a round names, with one statement per kind of identifier. Locks, in id order, the profiles
@@ -44,7 +44,7 @@ export async function loadProfiles(
 ): Promise<{ profiles: Profiles; count: number }> {
   const named = nameOnce(items);
   const chosen = chosenAddresses(items);
-  for (let look = 0; look < MAX_LOOKS; look++) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const profiles = new Profiles(now);
     const missing = takeIn(profiles, named, await findNamed(tx, named, chosen));
     for (const row of isAny(missing) ? await findByDeprecatedExternalId(tx, ...argumentsOf(missing)) : [])
@@ -188,10 +188,10 @@ function addFound(profiles: Profiles, { workspaceIds, values }: Named, found: Fo
   }
   const missing: Missing = { workspaceIds: [], values: [] };
   if (found.length === values.length) return missing;
-  const places = new Set<number>();
-  for (const { place } of found) places.add(place);
+  const foundRows = new Set<number>();
+  for (const { place } of found) foundRows.add(place);
   for (let index = 0; index < values.length; index++)
-    if (!places.has(index + 1)) addName(missing, workspaceIds[index]!, values[index]!);
+    if (!foundRows.has(index + 1)) addName(missing, workspaceIds[index]!, values[index]!);
   return missing;
 }
 

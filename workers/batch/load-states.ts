@@ -50,12 +50,12 @@ export async function loadStates(tx: Connection, items: WorkItem[], profiles: Pr
     if (!isNew && moving.length === 0) continue;
     for (const phone of phones) if (phone !== undefined) want({ workspaceId, kind: 'phone', name: phone });
   }
-  const [asked, emails] = [[...subjects.values()], [...wanted.values()]];
+  const [wantedSubjects, emails] = [[...subjects.values()], [...wanted.values()]];
   const [stored, held] = await sendPipelined(tx, [
-    () => asked.length > 0 && findStates(tx, asked),
+    () => wantedSubjects.length > 0 && findStates(tx, wantedSubjects),
     () => emails.length > 0 && findHeld(tx, profiles, emails),
   ]);
-  for (const subject of asked) states.know(subject);
+  for (const subject of wantedSubjects) states.know(subject);
   for (const state of stored || []) states.takeIn(state);
   for (const { workspaceId, email } of emails) states.noteHeld(workspaceId, email, false);
   for (const { workspaceId, email } of held || []) states.noteHeld(workspaceId, email, true);

@@ -79,20 +79,20 @@ export async function lockChanged(
 ): Promise<number | undefined> {
   const wanted = wantedBy(items, profiles);
   if (wanted.size === 0) return items.length;
-  const asked: { profile: LoadedProfile; keys: ReadonlySet<string>; measured: boolean }[] = [];
+  const targets: { profile: LoadedProfile; keys: ReadonlySet<string>; measured: boolean }[] = [];
   for (const [profile, { objects, measured, isBlind }] of wanted)
     if (isBlind) profile.hold(LITTLE);
-    else asked.push({ profile, keys: keysOf(objects), measured });
-  if (asked.length === 0) return items.length;
-  const locked = await lockProfiles(tx, asked);
+    else targets.push({ profile, keys: keysOf(objects), measured });
+  if (targets.length === 0) return items.length;
+  const locked = await lockProfiles(tx, targets);
   const large = new Map<LoadedProfile, number>();
   for (const row of locked) {
-    const { profile, keys } = asked[row.place - 1]!;
+    const { profile, keys } = targets[row.place - 1]!;
     profiles.refresh(profile, row);
     if (row.bytes !== null) large.set(profile, row.bytes);
     else profile.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
   }
-  if (locked.length < asked.length) return undefined;
+  if (locked.length < targets.length) return undefined;
   for (const item of items)
     if (!isActivity(item) && !isAboutOne(item) && !isSelectionLocked(item, profiles, wanted))
       return undefined;
@@ -125,22 +125,22 @@ function countOfRound(
   const about = items.map((item) => [
     ...new Set([...wantsOf(item, profiles)].flatMap(({ profile }) => (large.has(profile) ? [profile] : []))),
   ]);
-  for (let most = ROUND_BYTES; ; most *= 2) {
-    const rounds = roundsOf(about, large, most);
+  for (let maxBytes = ROUND_BYTES; ; maxBytes *= 2) {
+    const rounds = roundsOf(about, large, maxBytes);
     if (
       rounds.length === 1 ||
-      most >= MAX_ROUND_BYTES ||
+      maxBytes >= MAX_ROUND_BYTES ||
       sum(rounds.map(({ bytes }) => bytes)) <= AGAIN * total
     )
       return rounds[0]!.count;
   }
 }
 
-/** Splits objects into rounds of at most `most` bytes; each object is given by the large profiles that it concerns. */
+/** Splits objects into rounds of at most `maxBytes` bytes; each object is given by the large profiles that it concerns. */
 function roundsOf(
   about: LoadedProfile[][],
   large: ReadonlyMap<LoadedProfile, number>,
-  most: number,
+  maxBytes: number,
 ): { count: number; bytes: number }[] {
   const rounds = [{ count: 0, bytes: 0 }];
   let inHand = new Set<LoadedProfile>();
@@ -148,7 +148,7 @@ function roundsOf(
     let round = rounds.at(-1)!;
     const fresh = profiles.filter((profile) => !inHand.has(profile));
     const bytes = sum(fresh.map((profile) => large.get(profile)!));
-    if (round.count > 0 && bytes > 0 && round.bytes + bytes > most) {
+    if (round.count > 0 && bytes > 0 && round.bytes + bytes > maxBytes) {
       round = { count: 0, bytes: 0 };
       rounds.push(round);
       inHand = new Set();
@@ -171,12 +171,12 @@ async function holdLarge(
   wanted: Wanted,
   large: ReadonlyMap<LoadedProfile, number>,
 ): Promise<void> {
-  const asked = [...wanted].flatMap(([profile, { objects }]) =>
+  const targets = [...wanted].flatMap(([profile, { objects }]) =>
     large.has(profile) ? [{ profile, names: namesOf(objects), keys: keysOf(objects) }] : [],
   );
   const read = await readLargeAttributes(
     tx,
-    asked.map(({ profile: { workspaceId, id }, names, keys }) => ({
+    targets.map(({ profile: { workspaceId, id }, names, keys }) => ({
       ...{ workspaceId, id },
       names: [...names],
       keys: [...keys],
@@ -184,7 +184,7 @@ async function holdLarge(
   );
   const found = new ByWorkspace<LargeAttributes>();
   for (const row of read) found.set(row.workspaceId, row.id, row);
-  for (const { profile, names, keys } of asked) {
+  for (const { profile, names, keys } of targets) {
     const { sizes, custom }: Partial<LargeAttributes> = found.get(profile.workspaceId, profile.id) ?? {};
     const sizeOf = (name: string) =>
       sizes && Object.hasOwn(sizes, name) ? storedNameBytes(name) + sizes[name]! : 0;

@@ -70,7 +70,7 @@ export function open(deliveries: Delivery[]): Opened {
     else {
       const unknown = { ...unknownRequest, id, object: envelope as unknown as AcceptedObject };
       const reason = isDamaged(envelope) ? DAMAGED : 'the format of the job is unknown to this release';
-      lose(opening, toFailed(unknown, reason), { envelope: id, place: 0 });
+      lose(opening, toFailed(unknown, reason), { envelope: id, index: 0 });
     }
     if (envelope?.replay)
       noteReplayed(replayed, {
@@ -92,40 +92,40 @@ interface Opening extends Opened {
 
 function lose({ items, deadLetters, lost }: Opening, deadLetter: FailedObject, origin: Origin): void {
   lost.add(deadLetter.id);
-  deadLetters.push({ ...deadLetter, place: items.length, origin });
+  deadLetters.push({ ...deadLetter, index: items.length, origin });
 }
 
 function openOne(opening: Opening, delivery: Delivery): void {
   const { items, lost } = opening;
   const { id: envelope, lane, lanes = 1, share } = delivery;
   const { requests, objects } = delivery.envelope;
-  const places = requestIndexesOf(delivery.envelope);
+  const requestIndexes = requestIndexesOf(delivery.envelope);
   const known = requests.map(isKnown);
-  for (let place = 0; place < objects.length; place++) {
-    const object = objects[place]!;
-    const named = places[place] as number;
-    // The place is not validated yet: it could be the string `length`.
+  for (let index = 0; index < objects.length; index++) {
+    const object = objects[index]!;
+    const named = requestIndexes[index] as number;
+    // The index is not validated yet: it could be the string `length`.
     const request = known[named] === true ? requests[named] : undefined;
     if (share && share.workspaceId !== ownerOf(request)) continue;
     const reason = findFault(object, request);
     if (reason === undefined) {
       const { workspace_id: workspaceId, request_id: requestId } = request!;
-      items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, envelope, place, object });
+      items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, envelope, index, object });
       continue;
     }
     const isOwn = isVersionedUuid(object?.id) && !lost.has(object.id);
-    const id = isOwn ? object.id : uuidv5(String(place), share?.of ?? envelope);
+    const id = isOwn ? object.id : uuidv5(String(index), share?.of ?? envelope);
     const from = request
       ? { workspaceId: request.workspace_id, requestId: request.request_id }
       : unknownRequest;
-    lose(opening, toFailed({ ...from, id, object }, reason), { envelope, place });
+    lose(opening, toFailed({ ...from, id, object }, reason), { envelope, index });
   }
 }
 
 /** Collects the ids of replayed dead letters. Each is replayed in an envelope of its own. */
 function noteReplayed(
   replayed: Set<string>,
-  ofEnvelope: { items: OpenedItem[]; deadLetters: PlacedDeadLetter[] },
+  ofEnvelope: { items: OpenedItem[]; deadLetters: PositionedDeadLetter[] },
 ): void {
   for (const { object } of ofEnvelope.items) replayed.add(object.id);
   const [alone, ...more] = ofEnvelope.deadLetters;
@@ -159,10 +159,10 @@ export function ownersOf(envelope: Envelope): Set<string> {
     return new Set([NIL_UUID]);
   const { requests } = envelope;
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
-  // The place is not validated yet: it could be the string `length`.
-  const isPlace = (place: unknown) => typeof place === 'number';
+  // The index is not validated yet: it could be the string `length`.
+  const isIndex = (index: unknown) => typeof index === 'number';
   return new Set(
-    requestIndexesOf(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID),
+    requestIndexesOf(envelope).map((index) => (isIndex(index) && owners[index as number]) || NIL_UUID),
   );
 }
 
@@ -188,9 +188,9 @@ export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize
     return new Map([[owner as string, { objects: count, bytes }]]);
   const parts = new Map<string, PartSize>();
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
-  for (const place of requestIndexesOf(envelope)) {
-    // The place is not validated yet: it could be the string `length`.
-    const its = (typeof place === 'number' && owners[place]) || NIL_UUID;
+  for (const index of requestIndexesOf(envelope)) {
+    // The index is not validated yet: it could be the string `length`.
+    const its = (typeof index === 'number' && owners[index]) || NIL_UUID;
     const part = parts.get(its) ?? { objects: 0, bytes: 0 };
     part.objects++;
     part.bytes += bytes / count;
@@ -241,8 +241,8 @@ function identifiersOf(object: AcceptedObject): Identifier[] {
   }
 }
 
-/** Dead letter of an invalid object; `place` is the number of valid objects of the batch before it. */
-type PlacedDeadLetter = FailedObject & { place: number; origin: Origin };
+/** Dead letter of an invalid object; `index` is the number of valid objects of the batch before it. */
+type PositionedDeadLetter = FailedObject & { index: number; origin: Origin };
 
 /** An object that came in an envelope. */
 export type OpenedItem = WorkItem & Origin;
@@ -250,7 +250,7 @@ export type OpenedItem = WorkItem & Origin;
 /** The objects of a batch. */
 export interface Opened {
   items: OpenedItem[];
-  deadLetters: PlacedDeadLetter[];
+  deadLetters: PositionedDeadLetter[];
   /** Ids of the objects that are replayed dead letters. */
   replayed: Set<string>;
 }
@@ -262,13 +262,13 @@ export interface Opened {
 export function cutAtDeletes(opened: Opened): Opened[] {
   const { items, deadLetters, replayed } = opened;
   if (deadLetters.length === 0 && replayed.size === 0) return [opened];
-  const deadLetterAt = new Set(deadLetters.map(({ place }) => place));
+  const deadLetterAt = new Set(deadLetters.map(({ index }) => index));
   const cuts = [0];
   let deleted = false;
-  for (let place = 0; place <= items.length; place++) {
-    const item = items[place];
-    if (deleted && (deadLetterAt.has(place) || (item && replayed.has(item.object.id)))) {
-      cuts.push(place);
+  for (let index = 0; index <= items.length; index++) {
+    const item = items[index];
+    if (deleted && (deadLetterAt.has(index) || (item && replayed.has(item.object.id)))) {
+      cuts.push(index);
       deleted = false;
     }
     if (item?.object.kind === 'delete') deleted = true;
@@ -277,7 +277,7 @@ export function cutAtDeletes(opened: Opened): Opened[] {
     const to = cuts[index + 1] ?? Number.POSITIVE_INFINITY;
     return {
       items: items.slice(from, to),
-      deadLetters: deadLetters.filter(({ place }) => place >= from && place < to),
+      deadLetters: deadLetters.filter(({ index }) => index >= from && index < to),
       replayed,
     };
   });
@@ -290,14 +290,16 @@ export function tracesOf({ envelope, share }: Delivery): Buffer | undefined {
 }
 
 function onlyOf(envelope: Envelope, workspaceId: string): Envelope {
-  const places = requestIndexesOf(envelope);
+  const requestIndexes = requestIndexesOf(envelope);
   const keys = keysOf(envelope.requests);
   const own = envelope.requests
-    .map((request, place) => ({ request, place, key_id: keys[place] ?? null }))
+    .map((request, index) => ({ request, index, key_id: keys[index] ?? null }))
     .filter(({ request }) => (request?.workspace_id ?? NIL_UUID) === workspaceId);
   return {
     requests: own.map(({ request, key_id }) => ({ ...request, key_id })),
-    objects: own.flatMap(({ place }) => envelope.objects.filter((_, index) => places[index] === place)),
+    objects: own.flatMap(({ index: requestIndex }) =>
+      envelope.objects.filter((_, index) => requestIndexes[index] === requestIndex),
+    ),
   };
 }
 

@@ -41,7 +41,7 @@ export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY };
 /** Removes objects that earlier parts have applied. */
 export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
   if (left.size === 0) return opened;
-  return filtered(opened, ({ envelope, place }) => left.get(envelope)?.has(place) ?? true)[0];
+  return filtered(opened, ({ envelope, index }) => left.get(envelope)?.has(index) ?? true)[0];
 }
 
 type Rest = Pick<Opened, 'items' | 'deadLetters'>;
@@ -75,13 +75,13 @@ function filtered(
   const kept: Opened = { items: [], deadLetters: [], replayed };
   const rest: Rest = { items: [], deadLetters: [] };
   let next = 0;
-  for (let place = 0; place <= items.length; place++) {
-    for (; deadLetters[next]?.place === place; next++) {
+  for (let index = 0; index <= items.length; index++) {
+    for (; deadLetters[next]?.index === index; next++) {
       const one = deadLetters[next]!;
-      if (isKept(one.origin, one.workspaceId)) kept.deadLetters.push({ ...one, place: kept.items.length });
+      if (isKept(one.origin, one.workspaceId)) kept.deadLetters.push({ ...one, index: kept.items.length });
       else rest.deadLetters.push(one);
     }
-    const item = items[place];
+    const item = items[index];
     if (item) (isKept(item, item.workspaceId) ? kept : rest).items.push(item);
   }
   return [kept, rest];
@@ -93,18 +93,18 @@ export type LeftOfEnvelope = ReadonlyMap<string, number>;
 /** Objects that a part leaves in the lane. */
 export interface LeftOver {
   /** Places of the remaining objects, by envelope id. */
-  places: Map<string, number[]>;
+  indexes: Map<string, number[]>;
   /** Number of remaining objects by workspace, by envelope id. */
   counts: Map<string, Map<string, number>>;
 }
 
 /** @param rest objects and dead letters that a part has not reached */
 export function leftOf(rest: readonly Rest[]): LeftOver {
-  const left: LeftOver = { places: new Map(), counts: new Map() };
-  const add = ({ envelope, place }: Origin, workspaceId: string) => {
-    const places = left.places.get(envelope);
-    if (places) places.push(place);
-    else left.places.set(envelope, [place]);
+  const left: LeftOver = { indexes: new Map(), counts: new Map() };
+  const add = ({ envelope, index }: Origin, workspaceId: string) => {
+    const indexes = left.indexes.get(envelope);
+    if (indexes) indexes.push(index);
+    else left.indexes.set(envelope, [index]);
     const counts = left.counts.get(envelope) ?? new Map<string, number>();
     left.counts.set(envelope, counts.set(workspaceId, (counts.get(workspaceId) ?? 0) + 1));
   };
@@ -119,15 +119,15 @@ export function leftOf(rest: readonly Rest[]): LeftOver {
 export async function endPart(
   tx: Connection,
   { mine, left: before }: Claimed,
-  { places }: LeftOver,
+  { indexes }: LeftOver,
 ): Promise<void> {
   const isPartDone = ({ id, envelope }: Delivery) =>
-    places.has(id) && places.get(id)!.length < (envelope?.objects?.length ?? 0);
-  const finished = mine.filter(({ id }) => before.has(id) && !places.has(id)).map(keyOf);
-  const released = mine.filter(({ id }) => places.has(id)).map(keyOf);
+    indexes.has(id) && indexes.get(id)!.length < (envelope?.objects?.length ?? 0);
+  const finished = mine.filter(({ id }) => before.has(id) && !indexes.has(id)).map(keyOf);
+  const released = mine.filter(({ id }) => indexes.has(id)).map(keyOf);
   const cut = mine
     .filter(isPartDone)
-    .map((delivery) => ({ ...keyOf(delivery), left: places.get(delivery.id)!.sort((a, b) => a - b) }));
+    .map((delivery) => ({ ...keyOf(delivery), left: indexes.get(delivery.id)!.sort((a, b) => a - b) }));
   await sendPipelined(tx, [
     () => finished.length > 0 && dropCutEnvelopes(tx, finished),
     () => released.length > 0 && releaseEnvelopes(tx, released),

@@ -195,9 +195,9 @@ async function withoutForgotten(tx: Connection, stretch: Opened): Promise<Opened
     ...items.map(({ object, workspaceId }) => ({ id: object.id, workspaceId })),
     ...deadLetters.map(({ id, workspaceId }) => ({ id, workspaceId })),
   ];
-  const asked = keys.filter(({ id }) => replayed.has(id));
-  const kept = new Set((await selectLetters(tx, asked)).map(({ id }) => id));
-  const forgotten = new Set(asked.flatMap(({ id }) => (kept.has(id) ? [] : [id])));
+  const replays = keys.filter(({ id }) => replayed.has(id));
+  const kept = new Set((await selectLetters(tx, replays)).map(({ id }) => id));
+  const forgotten = new Set(replays.flatMap(({ id }) => (kept.has(id) ? [] : [id])));
   if (forgotten.size === 0) return stretch;
   return {
     items: items.filter(({ object }) => !forgotten.has(object.id)),

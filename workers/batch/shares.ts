@@ -45,7 +45,7 @@ export async function runShares(
       continue;
     }
     const part = { ...whole, milliseconds: until - performance.now() };
-    await makePlace(pool, share.workspaceId, limits);
+    await createWorkspaceRow(pool, share.workspaceId, limits);
     const apply = async (tx: Connection, commit: () => Promise<unknown>) => {
       await declareWorkspace(tx, share.workspaceId);
       return run(tx, share.deliveries, { part, commit });
@@ -72,15 +72,15 @@ async function notAppliedBefore(pool: Pool, deliveries: Delivery[]): Promise<Del
   return deliveries.filter(({ id }) => !applied.has(id));
 }
 
-const placed = new WeakMap<Pool, LRUCache<string, true>>();
+const declared = new WeakMap<Pool, LRUCache<string, true>>();
 
 /**
  * Creates the place row of a workspace in advance. Otherwise, the first transaction of the workspace would insert it,
  * and all concurrent transactions would wait for that one to end. Once the row exists, no transaction waits for it.
  */
-async function makePlace(pool: Pool, workspaceId: string, limits: Limits): Promise<void> {
-  const known = placed.get(pool) ?? new LRUCache<string, true>({ max: 10_000 });
-  placed.set(pool, known);
+async function createWorkspaceRow(pool: Pool, workspaceId: string, limits: Limits): Promise<void> {
+  const known = declared.get(pool) ?? new LRUCache<string, true>({ max: 10_000 });
+  declared.set(pool, known);
   if (known.get(workspaceId)) return;
   await inTransaction(pool, (tx) => declareWorkspace(tx, workspaceId), limits);
   known.set(workspaceId, true);

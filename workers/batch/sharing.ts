@@ -61,14 +61,14 @@ class SharedAddress {
    * @param stored number of stored holders; the others are not loaded
    */
   rank(bestFirst: LoadedProfile[], stored: number): void {
-    this.#ranks = placesOf(bestFirst);
+    this.#ranks = ranksOf(bestFirst);
     if (stored > bestFirst.length) this.#isCut = true;
     if (!this.#candidates) this.#note(stored, bestFirst.length);
   }
 
   /** Records all stored holders in the order of their last update. */
   rankAll(longestAgoFirst: LoadedProfile[]): void {
-    this.#candidates = placesOf(longestAgoFirst);
+    this.#candidates = ranksOf(longestAgoFirst);
     this.#note(longestAgoFirst.length, longestAgoFirst.length);
   }
 
@@ -100,7 +100,7 @@ class SharedAddress {
   }
 }
 
-function placesOf(profiles: LoadedProfile[]): Ranks {
+function ranksOf(profiles: LoadedProfile[]): Ranks {
   return new Map(profiles.map((profile, place) => [profile, place]));
 }
 

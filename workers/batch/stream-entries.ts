@@ -37,12 +37,12 @@ export function toStreamEntries(
   inOrder([
     {
       rows: changes.events,
-      placeOf: ({ ordinal }) => ordinal,
+      positionOf: ({ ordinal }) => ordinal,
       put: ({ workspaceId }, index) => logs.of(workspaceId)?.addActivity('e', events!, index),
     } satisfies Source<EventRow>,
     {
       rows: changes.purchases,
-      placeOf: ({ ordinal }) => ordinal,
+      positionOf: ({ ordinal }) => ordinal,
       put: ({ workspaceId }, index) => logs.of(workspaceId)?.addActivity('p', purchases!, index),
     } satisfies Source<PurchaseRow>,
     attributesOf(changes.profiles, logs),
@@ -99,7 +99,7 @@ class Logs {
 /** Rows that are ordered by their place in the round. */
 interface Source<Row> {
   rows: readonly Row[];
-  placeOf(row: Row): number;
+  positionOf(row: Row): number;
   put(row: Row, index: number): void;
 }
 
@@ -108,17 +108,17 @@ interface Source<Row> {
 function inOrder(sources: Source<any>[]): void {
   const cursors = sources
     .filter(({ rows }) => rows.length > 0)
-    .map((source) => ({ source, next: 0, place: source.placeOf(source.rows[0]) }));
+    .map((source) => ({ source, next: 0, position: source.positionOf(source.rows[0]) }));
   while (cursors.length > 0) {
     let first = 0;
     for (let index = 1; index < cursors.length; index++)
-      if (cursors[index]!.place < cursors[first]!.place) first = index;
+      if (cursors[index]!.position < cursors[first]!.position) first = index;
     const cursor = cursors[first]!;
-    const { rows, placeOf, put } = cursor.source;
+    const { rows, positionOf, put } = cursor.source;
     put(rows[cursor.next], cursor.next);
     cursor.next++;
     if (cursor.next === rows.length) cursors.splice(first, 1);
-    else cursor.place = placeOf(rows[cursor.next]);
+    else cursor.position = positionOf(rows[cursor.next]);
   }
 }
 
@@ -128,7 +128,7 @@ function attributesOf(profiles: Profiles, logs: Logs): Source<LoadedProfile> {
   );
   return {
     rows: changed.sort((one, other) => one.changedAt - other.changedAt),
-    placeOf: ({ changedAt }) => changedAt,
+    positionOf: ({ changedAt }) => changedAt,
     put(profile) {
       const { workspaceId, id: profileId } = profile;
       const detail = changesOf(profile);
@@ -141,14 +141,17 @@ function subscriptionsOf(
   states: RecordedState[],
   round: WorkItem[],
   logs: Logs,
-): Source<{ state: RecordedState; place: number }> {
-  const places =
+): Source<{ state: RecordedState; position: number }> {
+  const positions =
     states.length === 0 ? [] : round.map(({ requestId, ordinal }) => [requestId, ordinal] as const);
-  const placeOf = new Map(places);
-  const placed = states.map((state) => ({ state, place: placeOf.get(state.requestId) ?? Number.MAX_VALUE }));
+  const positionOf = new Map(positions);
+  const positioned = states.map((state) => ({
+    state,
+    position: positionOf.get(state.requestId) ?? Number.MAX_VALUE,
+  }));
   return {
-    rows: placed.sort((one, other) => one.place - other.place),
-    placeOf: ({ place }) => place,
+    rows: positioned.sort((one, other) => one.position - other.position),
+    positionOf: ({ position }) => position,
     put: ({ state }) => logs.add(subscription(state)),
   };
 }

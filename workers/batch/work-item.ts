@@ -22,7 +22,7 @@ export interface Origin {
   /** Id of the object's envelope. */
   envelope: string;
   /** Index of the object in the envelope. */
-  place: number;
+  index: number;
 }
 
 /** Requests a reload: the objects folded so far are written, and the others are loaded again in the next round. */

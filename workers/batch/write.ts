@@ -182,8 +182,8 @@ function toUpdate(profile: LoadedProfile): ProfileUpdate {
 export async function writeIdentity(tx: Connection, changes: IdentityChanges, now: string): Promise<void> {
   const { renamedAliases, externalIds, deprecated, undeprecated, merges, deletes, outcomes } = changes;
   // Awaited only if it is needed, because otherwise all statements are sent together.
-  const places = merges.length + deletes.length > 0 ? readSequenceValues(tx) : undefined;
-  if (places) await places;
+  const sequenceValues = merges.length + deletes.length > 0 ? readSequenceValues(tx) : undefined;
+  if (sequenceValues) await sequenceValues;
   await sendPipelined(tx, [
     () =>
       renamedAliases.length > 0 &&

@@ -39,7 +39,7 @@ function createBarrier() {
   let standing = 0;
   let shared = false;
 
-  function tellWatchers(): void {
+  function notifyWatchers(): void {
     for (const look of [...watchers]) look();
   }
 
@@ -67,12 +67,12 @@ function createBarrier() {
     arrive(lane: number): void {
       if (arrived.has(lane)) return;
       arrived.add(lane);
-      tellWatchers();
+      notifyWatchers();
     },
 
     pass(): void {
       passed = true;
-      tellWatchers();
+      notifyWatchers();
     },
 
     /** Resolves when the condition holds, the given milliseconds have passed, or `leaving` aborts. */
@@ -101,7 +101,7 @@ type Barrier = ReturnType<typeof createBarrier>;
 export interface Wait {
   mayGo(): boolean;
   /** Updates the barrier from Postgres; never rejects. */
-  ask(): Promise<void>;
+  poll(): Promise<void>;
   leaving: AbortSignal;
   /** Called after each WARN_MS of waiting. */
   slow(): void;
@@ -112,17 +112,17 @@ export interface Wait {
  *
  * @returns false if the lane has to be given up
  */
-async function waitAt(barrier: Barrier, { mayGo, ask, leaving, slow }: Wait): Promise<boolean> {
+async function waitAt(barrier: Barrier, { mayGo, poll: ask, leaving, slow }: Wait): Promise<boolean> {
   await barrier.until(mayGo, GRACE_MS, leaving);
   let warned = performance.now();
   // Only one query runs at a time. It is not awaited, so that a lane can leave while Postgres does not answer.
-  let asking = false;
+  let isPolling = false;
   while (!mayGo()) {
     if (leaving.aborted) return false;
-    if (!asking) {
-      asking = true;
+    if (!isPolling) {
+      isPolling = true;
       void ask().finally(() => {
-        asking = false;
+        isPolling = false;
       });
     }
     await barrier.until(mayGo, POLL_MS, leaving);
@@ -191,7 +191,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
         await look(barrier, fence);
         if (performance.now() - started > DAMAGE_MS) await passDamaged(barrier, fence, missing());
       };
-      if (!(await waitAt(barrier, { mayGo, ask, leaving, slow: () => warn(fence, lane, missing()) })))
+      if (!(await waitAt(barrier, { mayGo, poll: ask, leaving, slow: () => warn(fence, lane, missing()) })))
         return false;
       metrics.fenceWaitSeconds.observe((performance.now() - started) / 1000);
       if (first) await pass(barrier, fence, apply);

@@ -152,8 +152,8 @@ export class Accounts implements AccountsView {
   }
 
   #add(account: Account, units: number): void {
-    const most = this.#virtualTime + MAX_DEBT * SLICE_MS * this.#pace;
-    account.servedUntil = Math.min(most, Math.max(account.servedUntil, this.#virtualTime) + units);
+    const latest = this.#virtualTime + MAX_DEBT * SLICE_MS * this.#pace;
+    account.servedUntil = Math.min(latest, Math.max(account.servedUntil, this.#virtualTime) + units);
   }
 
   #accountOf(workspaceId: string): Account {

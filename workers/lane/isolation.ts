@@ -99,8 +99,8 @@ export class Isolation implements IsolationView {
   maxObjects(workspaceId: string): number {
     if (this.#isolated.size === 0) return Number.POSITIVE_INFINITY;
     const { limit, ranges } = this.#isolated.get(workspaceId) ?? { limit: NO_LIMIT, ranges: [] };
-    const most = Math.min(limit, ranges.at(-1)?.size ?? NO_LIMIT);
-    return most < NO_LIMIT ? most : Number.POSITIVE_INFINITY;
+    const max = Math.min(limit, ranges.at(-1)?.size ?? NO_LIMIT);
+    return max < NO_LIMIT ? max : Number.POSITIVE_INFINITY;
   }
 
   isApart(workspaceId: string): boolean {

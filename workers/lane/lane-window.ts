@@ -81,11 +81,11 @@ export class LaneWindow {
   #leased: Known | undefined;
   #envelopes: readonly Known[] = [];
   /** Number of job ids that the next snapshot reads. */
-  #most = MIN_JOBS;
+  #maxJobs = MIN_JOBS;
   /** Moving average of the envelope size, as a fraction of a full transaction. */
   #typical = 1;
   /** The latest snapshot request. Snapshots are taken one after the other. */
-  #looking: Promise<unknown> = Promise.resolve();
+  #refreshing: Promise<unknown> = Promise.resolve();
 
   constructor(options: LaneWindowOptions) {
     this.#options = options;
@@ -130,14 +130,14 @@ export class LaneWindow {
    * Takes a snapshot of the lane. Keeps the previous snapshot while the queue does not answer. Never rejects.
    * @returns false if the lease is lost, in which case the window is cleared, or if another lease is held now
    */
-  look(lease: Lease): Promise<boolean> {
-    const look = this.#looking.then(async () => {
+  refresh(lease: Lease): Promise<boolean> {
+    const look = this.#refreshing.then(async () => {
       if (this.#lease !== lease) return false;
       if (this.#afterSlow.isWaiting()) return true;
-      const seen = this.#afterSlow.timed(this.#look(lease));
+      const seen = this.#afterSlow.timed(this.#refresh(lease));
       return (await withTimeout(SLOW_MS, seen).catch(() => this.#afterSlow.after(SLOW_MS))) ?? true;
     });
-    this.#looking = look;
+    this.#refreshing = look;
     return look;
   }
 
@@ -150,15 +150,15 @@ export class LaneWindow {
     this.#leased = undefined;
   }
 
-  async #look(lease: Lease): Promise<boolean> {
+  async #refresh(lease: Lease): Promise<boolean> {
     const { laneStore } = this.#options;
-    const most = this.#most;
-    const ids = await laneStore.window(lease, most);
+    const maxJobs = this.#maxJobs;
+    const ids = await laneStore.window(lease, maxJobs);
     if (!ids) {
       if (this.#lease === lease) this.forget();
       return false;
     }
-    this.#most = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
+    this.#maxJobs = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
     if (this.#lease !== lease) return false;
     const tags = ids.map(tagIn);
     this.#seeTags(tags);
@@ -246,7 +246,7 @@ export class LaneWindow {
     tags: readonly (string | undefined)[],
     { slice, atOnce }: { slice: number; atOnce: number },
   ): string[] {
-    const most = Math.min(1, MAX_HELD / new Set(tags).size);
+    const maxJobs = Math.min(1, MAX_HELD / new Set(tags).size);
     const held = new Map<string, Held>();
     let total = 0;
     if (this.#leased && !this.#done.has(this.#leased.job)) total += this.#hold(this.#leased, held);
@@ -267,7 +267,7 @@ export class LaneWindow {
         first.push(job);
       } else {
         const own = held.get(tag);
-        if (own && (own.units >= slice || own.size >= most)) continue;
+        if (own && (own.units >= slice || own.size >= maxJobs)) continue;
         if (total >= (own ? MAX_HELD : 2 * MAX_HELD)) continue;
         (own ? more : first).push(job);
         // The units of an unread envelope are unknown and count as a fixed part of a slice.

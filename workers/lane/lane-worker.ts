@@ -140,17 +140,17 @@ export class LaneWorker implements Service {
     let removal: Promise<boolean> | true = true;
     for (;;) {
       // Sent together because the snapshot does not depend on the removal.
-      const [isHeld, isSeen] = await Promise.all([removal, window.look(lease)]);
+      const [isHeld, isSeen] = await Promise.all([removal, window.refresh(lease)]);
       if (!isHeld || !isSeen) break;
       const isOver = window.envelopes().length === 0 || performance.now() > ends;
       if (isDone() && (isOver || this.#closing.signal.aborted)) return 'finish';
       if (this.#closing.signal.aborted) return 'giveBack';
       const batch = new AbortController();
-      void this.#lookAhead(lease, batch.signal);
+      void this.#refreshWindow(lease, batch.signal);
       const step = await scheduler.step({
         lane: this.#lane,
         envelopes: () => window.envelopes(),
-        refresh: () => window.look(lease),
+        refresh: () => window.refresh(lease),
         enough: this.#toWatch > 0 ? WATCHED_PART : 1,
       });
       batch.abort();
@@ -172,12 +172,12 @@ export class LaneWorker implements Service {
   }
 
   /** Refreshes the window while a batch is applied, so that the next batch does not have to wait for a snapshot. */
-  async #lookAhead(lease: Lease, over: AbortSignal): Promise<void> {
+  async #refreshWindow(lease: Lease, over: AbortSignal): Promise<void> {
     const { accounts } = this.#context.scheduler;
     for (const nextPause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS); ; ) {
-      const longest = accounts.slice() === undefined ? MAX_PAUSE_MS : MAX_SHARED_PAUSE_MS;
-      await rest(Math.min(nextPause(), longest), over);
-      if (over.aborted || !(await this.#window.look(lease))) return;
+      const maxPause = accounts.slice() === undefined ? MAX_PAUSE_MS : MAX_SHARED_PAUSE_MS;
+      await rest(Math.min(nextPause(), maxPause), over);
+      if (over.aborted || !(await this.#window.refresh(lease))) return;
     }
   }
 

@@ -56,7 +56,7 @@ const SMALL_PART = 64;
 interface Line {
   workspaceId: string;
   /** Indexes of its envelopes in the window. */
-  places: number[];
+  indexes: number[];
   servedUntil: number;
 }
 
@@ -97,8 +97,8 @@ function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Li
   /** Workspaces that get no further envelopes in their line, and tags of workspaces with an unread envelope. */
   const blocked = new Set<string>();
   const unread = new Set<string>();
-  for (let place = 0; place < window.length; place++) {
-    const { tag, parts, isBarrier } = window[place]!;
+  for (let index = 0; index < window.length; index++) {
+    const { tag, parts, isBarrier } = window[index]!;
     if (isBarrier) break;
     if (!parts) {
       if (tag === undefined || tag === SHARED) break;
@@ -109,10 +109,10 @@ function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Li
       if (blocked.has(workspaceId)) continue;
       const line = lines.get(workspaceId);
       if (unread.size > 0 && unread.has(tagOf(workspaceId))) blocked.add(workspaceId);
-      else if (line) line.places.push(place);
+      else if (line) line.indexes.push(index);
       else {
         const servedUntil = accounts.servedUntil(workspaceId);
-        lines.set(workspaceId, { workspaceId, places: [place], servedUntil });
+        lines.set(workspaceId, { workspaceId, indexes: [index], servedUntil });
       }
     }
   }
@@ -162,21 +162,21 @@ class Choice {
   }
 
   /** Takes as much of a line as its workspace is allowed; at least one object if the batch is empty. */
-  take({ workspaceId, places, servedUntil }: Line): void {
+  take({ workspaceId, indexes, servedUntil }: Line): void {
     const { slice = Number.POSITIVE_INFINITY } = this.#limits;
     const allowance = Math.min(slice - (servedUntil - this.#start), slice - this.#units);
-    const most = this.#limits.isolation.maxObjects(workspaceId);
+    const max = this.#limits.isolation.maxObjects(workspaceId);
     let [units, objects] = [0, 0];
-    for (const place of places) {
-      const size = this.#window[place]!.parts!.get(workspaceId)!;
+    for (const index of indexes) {
+      const size = this.#window[index]!.parts!.get(workspaceId)!;
       const isFirst = this.#shares.size === 0 && objects === 0;
       if (!isFirst && this.#exceeds(size)) return;
       const cost = this.#accounts.unitsOf(workspaceId, size);
       const part = Math.max((allowance - units) / cost, 0);
-      const fitting = Math.min(part >= 1 ? size.objects : Math.floor(part * size.objects), most - objects);
+      const fitting = Math.min(part >= 1 ? size.objects : Math.floor(part * size.objects), max - objects);
       const taken = isFirst ? Math.max(Math.min(1, size.objects), fitting) : fitting;
       if (taken <= 0 && size.objects > 0) return;
-      this.#take(place, workspaceId, { ...size, objects: taken });
+      this.#take(index, workspaceId, { ...size, objects: taken });
       units += size.objects > 0 ? (cost * taken) / size.objects : cost;
       objects += taken;
       this.#shares.set(workspaceId, objects);
@@ -192,22 +192,22 @@ class Choice {
   /** Takes small parts of other workspaces in the shared envelopes of the batch, if they are next in their lines. */
   takeSmallParts(lines: readonly Line[]): void {
     let isShared = false;
-    for (const [place, workspaces] of this.#taken)
-      isShared ||= workspaces.size < this.#window[place]!.parts!.size;
+    for (const [index, workspaces] of this.#taken)
+      isShared ||= workspaces.size < this.#window[index]!.parts!.size;
     if (!isShared) return;
-    for (const { workspaceId, places } of lines) {
-      const most = this.#limits.isolation.maxObjects(workspaceId);
+    for (const { workspaceId, indexes } of lines) {
+      const max = this.#limits.isolation.maxObjects(workspaceId);
       let objects = this.#shares.get(workspaceId) ?? 0;
-      for (let next = this.#whole.get(workspaceId) ?? 0; next < places.length; next++) {
-        const place = places[next]!;
-        const workspaces = this.#taken.get(place);
+      for (let next = this.#whole.get(workspaceId) ?? 0; next < indexes.length; next++) {
+        const index = indexes[next]!;
+        const workspaces = this.#taken.get(index);
         // Objects of a workspace keep their order: after an envelope that is not in the batch, or is taken in part, no
         // later one may follow.
         if (!workspaces || workspaces.has(workspaceId)) break;
-        const size = this.#window[place]!.parts!.get(workspaceId)!;
+        const size = this.#window[index]!.parts!.get(workspaceId)!;
         const isSmall = this.#accounts.unitsOf(workspaceId, size) <= SMALL_PART;
-        if (!isSmall || objects + size.objects > most) break;
-        this.#take(place, workspaceId, size);
+        if (!isSmall || objects + size.objects > max) break;
+        this.#take(index, workspaceId, size);
         objects += size.objects;
         this.#shares.set(workspaceId, objects);
         this.#units += this.#accounts.unitsOf(workspaceId, size);
@@ -216,11 +216,11 @@ class Choice {
   }
 
   batch(): Batch {
-    const places = [...this.#taken.keys()].sort((one, other) => one - other);
+    const indexes = [...this.#taken.keys()].sort((one, other) => one - other);
     return {
-      envelopes: places.map((place) => ({
-        id: this.#window[place]!.id,
-        workspaces: this.#taken.get(place)!,
+      envelopes: indexes.map((index) => ({
+        id: this.#window[index]!.id,
+        workspaces: this.#taken.get(index)!,
       })),
       objects: this.#shares,
       shares: new Map([...this.#cut].map((workspaceId) => [workspaceId, this.#shares.get(workspaceId)!])),
@@ -233,10 +233,10 @@ class Choice {
     return this.#objects + objects > this.#limits.objects || this.#bytes + bytes > this.#limits.bytes;
   }
 
-  #take(place: number, workspaceId: string, { objects, bytes }: PartSize): void {
-    const workspaces = this.#taken.get(place);
+  #take(index: number, workspaceId: string, { objects, bytes }: PartSize): void {
+    const workspaces = this.#taken.get(index);
     if (workspaces) workspaces.add(workspaceId);
-    else this.#taken.set(place, new Set([workspaceId]));
+    else this.#taken.set(index, new Set([workspaceId]));
     this.#objects += objects;
     this.#bytes += bytes;
   }

@@ -477,8 +477,8 @@ const isSmall = ({ batch, isShared }: Chosen): boolean => isShared && batch.unit
  * until its time is over, because rounds with many objects about the same users load each user once.
  */
 function sharesOf(only: string, isolation: Isolation): ReadonlyMap<string, number> {
-  const most = isolation.maxObjects(only);
-  return new Map(most < Number.POSITIVE_INFINITY ? [[only, most]] : []);
+  const max = isolation.maxObjects(only);
+  return new Map(max < Number.POSITIVE_INFINITY ? [[only, max]] : []);
 }
 
 function sumOf(counts: ReadonlyMap<string, number>): number {

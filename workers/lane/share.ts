@@ -218,7 +218,7 @@ export function createLaneShares(
      * @returns the lanes to work, in order; the worker has to close and give back any other lane that it has open
      */
     async beat(open: number[], leaves = false): Promise<number[]> {
-      const [found, ...told] = await commands.shareLanes(
+      const [found, ...assigned] = await commands.shareLanes(
         ...[WORKERS, OWNERS, LATER, VERSION],
         ...[id, lease, layout.shards * layout.lanes, version, reads, leaves ? 'leaves' : ''],
         [',', ...open.map((lane) => `${lane},`)].join(''),
@@ -226,8 +226,9 @@ export function createLaneShares(
       if (found === undefined) return own;
       version = String(found);
       // A minus sign marks a lane of a dead worker. Its lease is ended only now that the lane belongs to this worker.
-      for (const lane of told) if (String(lane).startsWith('-')) void release(Number(String(lane).slice(1)));
-      own = told.map((lane) => Number(String(lane).replace('-', '')));
+      for (const lane of assigned)
+        if (String(lane).startsWith('-')) void release(Number(String(lane).slice(1)));
+      own = assigned.map((lane) => Number(String(lane).replace('-', '')));
       return own;
     },
 

@@ -34,7 +34,7 @@ export class Slots {
    * free, because further envelopes may have arrived meanwhile
    */
   async take(servedUntil: () => number): Promise<Slot> {
-    const asked = performance.now();
+    const requestedAt = performance.now();
     if (this.#free > 0) this.#free--;
     else await new Promise<void>((begin) => this.#waiting.push({ servedUntil, begin }));
     let isHeld = true;
@@ -42,16 +42,16 @@ export class Slots {
       if (isHeld) this.#release();
       isHeld = false;
     };
-    return { release, waited: performance.now() - asked };
+    return { release, waited: performance.now() - requestedAt };
   }
 
   #release(): void {
     let next = 0;
-    let least = Number.POSITIVE_INFINITY;
-    for (const [place, { servedUntil }] of this.#waiting.slice(0, COMPARED).entries()) {
+    let earliest = Number.POSITIVE_INFINITY;
+    for (const [index, { servedUntil }] of this.#waiting.slice(0, COMPARED).entries()) {
       const its = this.#waiting.length > 1 ? servedUntil() : 0;
       // Ties go to the lane that has waited longest, which comes first.
-      if (its < least) [next, least] = [place, its];
+      if (its < earliest) [next, earliest] = [index, its];
     }
     const [first] = this.#waiting.splice(next, 1);
     if (first) first.begin();

@@ -44,16 +44,16 @@ interface Watched {
 export function startWatchdog({ connection, observer, lockDuration, log, exit }: WatchdogOptions) {
   const lanes = new Map<number, Watched>();
 
-  async function look(): Promise<void> {
+  async function check(): Promise<void> {
     // Lanes are checked in parallel, so that an unavailable shard does not delay the checks of the others.
-    await Promise.all([...lanes].map(([lane, watched]) => lookAt(lane, watched)));
+    await Promise.all([...lanes].map(([lane, watched]) => checkLane(lane, watched)));
   }
 
-  async function lookAt(lane: number, watched: Watched): Promise<void> {
+  async function checkLane(lane: number, watched: Watched): Promise<void> {
     try {
-      const asked = performance.now();
+      const startedAt = performance.now();
       const head = await headOf(lane);
-      if (performance.now() - asked < SLOW * lockDuration) await judge(lane, watched, head);
+      if (performance.now() - startedAt < SLOW * lockDuration) await judge(lane, watched, head);
     } catch {
       // While the queue is unavailable, missing progress is not the fault of the lane.
       watched.seen = undefined;
@@ -85,8 +85,8 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   async function answers(lane: number): Promise<boolean> {
     const { redis, layout } = connection;
     if (!redis) return true;
-    const ask = async () => void (await serverOfShard(redis, shardOfLane(layout, lane)).ping());
-    return withTimeout(SLOW * lockDuration, ask()).then(
+    const ping = async () => void (await serverOfShard(redis, shardOfLane(layout, lane)).ping());
+    return withTimeout(SLOW * lockDuration, ping()).then(
       () => true,
       () => false,
     );
@@ -96,17 +96,17 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   async function headOf(lane: number): Promise<string | undefined> {
     const { laneStore } = observer;
     if (!laneStore.ready()) throw new Error('the queue is not connected');
-    const asked = Promise.all([laneStore.depth(lane), laneStore.isPaused(lane), laneStore.head(lane, 1)]);
-    const [{ active }, paused, [next]] = await withTimeout(lockDuration, asked);
+    const reads = Promise.all([laneStore.depth(lane), laneStore.isPaused(lane), laneStore.head(lane, 1)]);
+    const [{ active }, paused, [next]] = await withTimeout(lockDuration, reads);
     return active > 0 || paused ? undefined : next;
   }
 
-  const looks = poll(lockDuration, look);
+  const poller = poll(lockDuration, check);
   return {
     name: 'watchdog',
     async stop() {
       // A running check may wait for the queue, so the stop does not wait for it.
-      void looks.stop();
+      void poller.stop();
     },
 
     /** Opens a lane and watches it. Stopping the returned service ends both. */

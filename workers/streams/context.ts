@@ -132,7 +132,7 @@ export function createStreamMetrics(registry: Registry) {
     },
     delivered: (of: { workspace: string; name: string }, messages: number) =>
       delivered.inc(labels(of), messages),
-    gaveWay: (milliseconds: number) => yieldedSeconds.inc(milliseconds / 1000),
+    yielded: (milliseconds: number) => yieldedSeconds.inc(milliseconds / 1000),
     failed: (of: { workspace: string; name: string }) => failures.inc(labels(of)),
     abandoned: (of: { workspace: string; name: string }) => abandoned.inc(labels(of)),
   };

@@ -151,7 +151,7 @@ interface GatherOptions {
   planned?: { end: LogPosition; hour: Date } | undefined;
   /** Hour of the previous file. Hours never decrease. */
   lastHour: Date | null;
-  most?: typeof FILE_LIMITS;
+  limits?: typeof FILE_LIMITS;
 }
 
 interface Gathered {
@@ -167,7 +167,7 @@ interface Gathered {
  * the horizon is reached. The content is read while it is consumed, one page at a time.
  */
 export function gather(options: GatherOptions): { gathered: Gathered; pieces: AsyncIterable<Piece> } {
-  const { from, first, next, planned, lastHour, most = FILE_LIMITS } = options;
+  const { from, first, next, planned, lastHour, limits = FILE_LIMITS } = options;
   const gathered: Gathered = planned ? { ...planned, messages: 0 } : { end: from, messages: 0 };
   let bytes = 0;
 
@@ -177,7 +177,7 @@ export function gather(options: GatherOptions): { gathered: Gathered; pieces: As
     const size = length + 1;
     const hour = hourOf(message.time);
     gathered.hour ??= lastHour && lastHour > hour ? lastHour : hour;
-    const isFull = gathered.messages > 0 && bytes + size > most.bytes;
+    const isFull = gathered.messages > 0 && bytes + size > limits.bytes;
     if (!planned && (isFull || hour > gathered.hour)) return undefined;
     bytes += size;
     return envelope;
@@ -203,7 +203,7 @@ export function gather(options: GatherOptions): { gathered: Gathered; pieces: As
     for (let pages = 1; page; pages++) {
       const { piece, continues } = take(page);
       yield piece;
-      if (!continues || (!planned && pages >= most.pages)) return;
+      if (!continues || (!planned && pages >= limits.pages)) return;
       page = await next();
     }
   }

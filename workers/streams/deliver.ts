@@ -89,7 +89,7 @@ export function startStreams({ context, days, atOnce = MAX_DESTINATIONS }: Strea
     if (limit <= 0) return;
     const leased = await leaseDestinations(pool, { milliseconds: LEASE_MS, limit, gathers });
     // The loop of a leased destination waits for the horizon by itself.
-    if (leased.length > 0) await horizon.look().catch(failed);
+    if (leased.length > 0) await horizon.check().catch(failed);
     for (const one of leased) {
       const work = deliverTo(one, { ...context, horizon: horizon.horizon }, leaving.signal);
       working.add(work);
@@ -119,7 +119,7 @@ export function startStreams({ context, days, atOnce = MAX_DESTINATIONS }: Strea
       const since = performance.now() - readAt;
       if (since < HORIZON_YIELDING_MS && context.yielding.isNeeded()) return;
       if (since < HORIZON_DISTRIBUTED_MS && (await isDistributed(pool))) return;
-      await horizon.look();
+      await horizon.check();
       readAt = performance.now();
     },
     failed,
@@ -339,7 +339,8 @@ async function deliverPage({ read, end }: Page, { leased, context }: PageContext
   }
 
   for (const one of read) {
-    const isFull = batch.length === destination.most.messages || bytes + one.bytes > destination.most.bytes;
+    const isFull =
+      batch.length === destination.limits.messages || bytes + one.bytes > destination.limits.bytes;
     if (batch.length > 0 && isFull && !(await send(lastOf(batch)))) return false;
     batch.push(one);
     bytes += one.bytes;

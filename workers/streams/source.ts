@@ -85,12 +85,12 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
     sizeCalculation: (part) =>
       part.reduce((sum, { bytes }) => sum + 2 * bytes + OVERHEAD_BYTES, OVERHEAD_BYTES),
   });
-  const underWay = new Map<string, Promise<ReadMessage[]>>();
+  const inProgress = new Map<string, Promise<ReadMessage[]>>();
 
   /** Returns the cached rows after a position that another destination has read. */
-  function follow(workspaceId: string, { position, place }: LogPosition): LogRow[] {
+  function follow(workspaceId: string, { position, place: index }: LogPosition): LogRow[] {
     const found: LogRow[] = [];
-    let entries = -place;
+    let entries = -index;
     for (let row = rows.get(`${workspaceId}/${position}`); row; row = rows.get(`${workspaceId}/${row.id}`)) {
       found.push(row);
       entries += row.ids.length;
@@ -99,14 +99,14 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
     return found;
   }
 
-  async function lookUp(workspaceId: string, parts: Part[]): Promise<ReadMessage[][]> {
+  async function loadParts(workspaceId: string, parts: Part[]): Promise<ReadMessage[][]> {
     const [events, purchases]: [ActivityKey[], ActivityKey[]] = [[], []];
     const profiles = new Set<string>();
     for (const { row, first, end } of parts)
-      for (let place = first; place < end; place++) {
-        const profileId = row.profileIds[place]!;
-        if (row.kinds[place] === 'e') events.push({ profileId, id: row.ids[place]! });
-        if (row.kinds[place] === 'p') purchases.push({ profileId, id: row.ids[place]! });
+      for (let index = first; index < end; index++) {
+        const profileId = row.profileIds[index]!;
+        if (row.kinds[index] === 'e') events.push({ profileId, id: row.ids[index]! });
+        if (row.kinds[index] === 'p') purchases.push({ profileId, id: row.ids[index]! });
         profiles.add(profileId);
       }
     profiles.delete(NIL_UUID);
@@ -117,11 +117,11 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
     return parts.map(({ row, first, end }) => {
       const time = row.at.toISOString();
       const messages: ReadMessage[] = [];
-      for (let place = first; place < end; place++) {
-        const message = messageOf(row, place, { workspaceId, time, activity, names });
+      for (let index = first; index < end; index++) {
+        const message = messageOf(row, index, { workspaceId, time, activity, names });
         if (!message) continue;
         const envelope = envelopeOf(message, serviceIdField);
-        messages.push({ row, place, message, envelope, bytes: Buffer.byteLength(envelope) });
+        messages.push({ row, place: index, message, envelope, bytes: Buffer.byteLength(envelope) });
       }
       return messages;
     });
@@ -134,9 +134,9 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
     async rowsAfter(workspaceId, cursor, horizon) {
       const followed = follow(workspaceId, cursor);
       if (followed.length > 0) return followed;
-      const { position, place } = cursor;
+      const { position, place: index } = cursor;
       const read = await readLog(pool, workspaceId, {
-        ...{ after: position, horizon, limit: ROWS, entries: ENTRIES + place },
+        ...{ after: position, horizon, limit: ROWS, entries: ENTRIES + index },
       });
       for (const row of read) rows.set(`${workspaceId}/${row.behind}`, row);
       return read;
@@ -145,33 +145,33 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
     async messagesOf(workspaceId, parts) {
       const missing: Part[] = [];
       const keys: string[] = [];
-      let lookedUp: Promise<ReadMessage[][]> | undefined;
+      let loaded: Promise<ReadMessage[][]> | undefined;
       const results = parts.map((part): Promise<ReadMessage[]> | ReadMessage[] => {
         const key = `${workspaceId}/${part.row.id}/${part.first}`;
-        const there = cachedMessages.get(key) ?? underWay.get(key);
+        const there = cachedMessages.get(key) ?? inProgress.get(key);
         if (there) return there;
-        const place = missing.push(part) - 1;
+        const index = missing.push(part) - 1;
         keys.push(key);
         // Look up all missing parts with one query, after the list of them is complete.
-        lookedUp ??= Promise.resolve().then(() => lookUp(workspaceId, missing));
-        const coming = lookedUp.then((all) => all[place]!);
-        underWay.set(key, coming);
+        loaded ??= Promise.resolve().then(() => loadParts(workspaceId, missing));
+        const coming = loaded.then((all) => all[index]!);
+        inProgress.set(key, coming);
         return coming;
       });
       try {
         return await Promise.all(results);
       } finally {
-        const found = await lookedUp?.catch(() => undefined);
-        for (const [place, key] of keys.entries()) {
-          underWay.delete(key);
-          if (found) cachedMessages.set(key, found[place]!);
+        const found = await loaded?.catch(() => undefined);
+        for (const [index, key] of keys.entries()) {
+          inProgress.delete(key);
+          if (found) cachedMessages.set(key, found[index]!);
         }
       }
     },
   };
 }
 
-interface LookedUp {
+interface EntryData {
   workspaceId: string;
   time: string;
   /** Content as JSON by id. */
@@ -183,20 +183,20 @@ interface LookedUp {
 /** @returns undefined if the data of the entry was erased */
 function messageOf(
   { id: row, kinds, profileIds, ids, details }: LogRow,
-  place: number,
-  { workspaceId, time, activity, names }: LookedUp,
+  index: number,
+  { workspaceId, time, activity, names }: EntryData,
 ): Message | undefined {
-  const kind = kinds[place] as keyof typeof messageTypes;
-  const profileId = profileIds[place]!;
-  const id = ids[place]!;
+  const kind = kinds[index] as keyof typeof messageTypes;
+  const profileId = profileIds[index]!;
+  const id = ids[index]!;
   const isActivity = kind === 'e' || kind === 'p';
-  const detail = details?.[place];
+  const detail = details?.[index];
   // The data of a deleted user may not be erased yet.
   const data = isActivity
     ? names.has(profileId) && activity.get(id)
     : dataOf({ kind, profileId, detail }, names);
   if (!data) return undefined;
-  const head = { id, position: positionOf(row, place), type: messageTypes[kind], time, workspaceId };
+  const head = { id, position: positionOf(row, index), type: messageTypes[kind], time, workspaceId };
   if (profileId === NIL_UUID) return { ...head, key: addressOf(detail), user: null, data };
   const key = toServiceId(profileId);
   const user = { service_id: key, external_id: names.get(profileId) ?? null };

@@ -31,13 +31,13 @@ export function createRowReader(batches: AsyncIterable<SourceRow[]>) {
   const iterator = batches[Symbol.asyncIterator]();
   let held: SourceRow[] = [];
   let index = 0;
-  let ahead = ask();
+  let ahead = readAhead();
 
-  function ask(): Promise<IteratorResult<SourceRow[]>> {
-    const asked = iterator.next();
+  function readAhead(): Promise<IteratorResult<SourceRow[]>> {
+    const pending = iterator.next();
     // The error is thrown by the next call that awaits the batch.
-    asked.catch(() => {});
-    return asked;
+    pending.catch(() => {});
+    return pending;
   }
 
   /** @returns at most `size` rows; an empty list at the end */
@@ -50,7 +50,7 @@ export function createRowReader(batches: AsyncIterable<SourceRow[]>) {
         if (done) break;
         held = value;
         index = 0;
-        ahead = ask();
+        ahead = readAhead();
         continue;
       }
       const row = held[index]!;

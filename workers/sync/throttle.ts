@@ -57,7 +57,7 @@ export function createThrottle({
    * Returns the milliseconds after which to ask again. 0 means that the rows may be added now and are paid
    * for.
    */
-  return async function ask(rows: number, limit: Limit = usual): Promise<number> {
+  return async function throttle(rows: number, limit: Limit = usual): Promise<number> {
     if (areBehind({ waiting, lanes })) return BACKLOG_CHECK_MS;
     const { requests, windowSeconds } = limit;
     const kept = Math.floor(requests / 2);

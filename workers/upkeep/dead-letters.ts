@@ -291,8 +291,8 @@ const RETRY: Actor = { kind: 'nobody', name: 'retried job', via: 'dashboard' };
 async function workOff(job: Job<DeadLetterJob>, { log, ...context }: DeadLettersOptions): Promise<string> {
   if (job.attemptsMade === 0) throw new UnrecoverableError(job.data.reason);
   const { dead_letter_id, request_id } = job.data;
-  const asked = { ...context, actor: RETRY };
-  const { enqueued, unknown } = await replayDeadLetters(asked, [dead_letter_id]).catch((error) => {
+  const replay = { ...context, actor: RETRY };
+  const { enqueued, unknown } = await replayDeadLetters(replay, [dead_letter_id]).catch((error) => {
     log.warn({ dead_letter_id, request_id, err: error }, 'dead letter could not be replayed');
     throw new UnrecoverableError(
       `Not replayed, retry it again: ${error.message}. Failed first: ${job.data.reason}`,

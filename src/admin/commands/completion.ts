@@ -5,7 +5,7 @@ const shells = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof shells)[number];
 
 /** Words that can follow a given part of a command line, with the description of each. */
-interface Place {
+interface Completion {
   /** The preceding words, each with a leading space; empty directly after `penstock`. */
   path: string;
   words: { word: string; meaning: string; isCommand: boolean }[];
@@ -21,7 +21,7 @@ export function addCompletion(program: Command): void {
 }
 
 /** Collects the places of a command and its subcommands from the program, so that the script is always complete. */
-export function completionsOf(command: Command, path = ''): Place[] {
+export function completionsOf(command: Command, path = ''): Completion[] {
   const help = command.createHelp();
   const commands = help.visibleCommands(command).filter((one) => command.commands.includes(one));
   const options = help
@@ -42,16 +42,16 @@ export function completionsOf(command: Command, path = ''): Place[] {
 }
 
 /** Builds a shell function that prints the words of a place. It works in bash and zsh. */
-function wordsFunction(places: Place[]): string {
-  const cases = places.map(
+function wordsFunction(completions: Completion[]): string {
+  const cases = completions.map(
     ({ path, words }) => `    '${path}') echo '${words.map(({ word }) => word).join(' ')}' ;;`,
   );
   return ['_penstock_words() {', '  case "$1" in', ...cases, '  esac', '}'].join('\n');
 }
 
-const scripts: Record<Shell, (places: Place[]) => string> = {
-  bash: (places) => `# penstock completion bash >> ~/.bashrc
-${wordsFunction(places)}
+const scripts: Record<Shell, (completions: Completion[]) => string> = {
+  bash: (completions) => `# penstock completion bash >> ~/.bashrc
+${wordsFunction(completions)}
 _penstock() {
   local at='' word index
   for ((index = 1; index < COMP_CWORD; index++)); do
@@ -63,9 +63,9 @@ _penstock() {
 complete -o default -F _penstock penstock
 `,
 
-  zsh: (places) => `#compdef penstock
+  zsh: (completions) => `#compdef penstock
 # penstock completion zsh > "\${fpath[1]}/_penstock"
-${wordsFunction(places)}
+${wordsFunction(completions)}
 _penstock() {
   local at='' word
   for word in "\${(@)words[2,CURRENT-1]}"; do
@@ -76,8 +76,8 @@ _penstock() {
 if [ "$funcstack[1]" = _penstock ]; then _penstock "$@"; else compdef _penstock penstock; fi
 `,
 
-  fish: (places) => `# penstock completion fish > ~/.config/fish/completions/penstock.fish
-set -g __penstock_places ${places.map(({ path }) => `'${path}'`).join(' ')}
+  fish: (completions) => `# penstock completion fish > ~/.config/fish/completions/penstock.fish
+set -g __penstock_places ${completions.map(({ path }) => `'${path}'`).join(' ')}
 function __penstock_at
   set -l at ''
   for word in (commandline -opc)[2..-1]
@@ -87,11 +87,11 @@ function __penstock_at
   end
   test "$at" = "$argv[1]"
 end
-${places.flatMap(fishLines).join('\n')}
+${completions.flatMap(fishLines).join('\n')}
 `,
 };
 
-function fishLines({ path, words }: Place): string[] {
+function fishLines({ path, words }: Completion): string[] {
   const quoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
   return words.map(({ word, meaning }) => {
     const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-f -a ${word}`;

@@ -116,7 +116,7 @@ export function addUsage(program: Command): void {
     .option('--from <day>', `first day, YYYY-MM-DD (default: ${DEFAULT_DAYS} days up to --to)`, parseDay)
     .option('--to <day>', 'last day, YYYY-MM-DD (default: today)', parseDay)
     .option('--limit <number>', 'maximum number of rows to show', parseCount, 1000)
-    .option('--after <day/id>', 'start after this row (paging)', parsePlace)
+    .option('--after <day/id>', 'start after this row (paging)', parseCursor)
     .action(usage);
 }
 
@@ -125,7 +125,7 @@ interface UsageOptions {
   from?: Date;
   to?: Date;
   limit: number;
-  after?: Place;
+  after?: Cursor;
   json?: boolean;
 }
 
@@ -138,7 +138,7 @@ async function usage(options: UsageOptions): Promise<void> {
       where: {
         day: { gte: from, lte: to },
         ...(workspaceId && { workspaceId }),
-        ...(options.after && behind(options.after)),
+        ...(options.after && afterCursor(options.after)),
       },
       _sum: { attributes: true, events: true, purchases: true, identity: true, subscriptions: true },
       orderBy: [{ day: 'desc' }, { workspaceId: 'asc' }],
@@ -183,18 +183,18 @@ function rangeOf(options: UsageOptions): { from: Date; to: Date } {
 }
 
 /** Position of a row in the list. */
-interface Place {
+interface Cursor {
   day: Date;
   workspaceId: string;
 }
 
-function parsePlace(text: string): Place {
+function parseCursor(text: string): Cursor {
   const [day = '', workspaceId = '', ...rest] = text.split('/');
   if (rest.length > 0) throw new InvalidArgumentError('Must be the value printed after the previous page.');
   return { day: parseDay(day), workspaceId: parseId(workspaceId) };
 }
 
-function behind({ day, workspaceId }: Place) {
+function afterCursor({ day, workspaceId }: Cursor) {
   return { OR: [{ day: { lt: day } }, { day, workspaceId: { gt: workspaceId } }] };
 }
 

@@ -17,7 +17,7 @@ async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
     // Loaded only here, because no other command uses the migration engine.
     const { migrate, WAITS_FOR_A_TABLE } = await import('../../processes/migrate.ts');
     const applied = await migrate(config.DATABASE_DIRECT_URL || databaseUrl, config.QUEUE, {
-      tell: (reason) => process.stderr.write(`${WAITS_FOR_A_TABLE}: ${reason}\n`),
+      onRetry: (reason) => process.stderr.write(`${WAITS_FOR_A_TABLE}: ${reason}\n`),
     });
     if (json) printJson({ applied });
     else

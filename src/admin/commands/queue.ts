@@ -57,15 +57,15 @@ export function addQueue(program: Command): void {
 
 function parseLanes(text: string): number {
   const lanes = parseCount(text);
-  const most = settings.LANES.maximum;
-  if (lanes > most) throw new InvalidArgumentError(`Must be a whole number from 1 to ${most}.`);
+  const maximum = settings.LANES.maximum;
+  if (lanes > maximum) throw new InvalidArgumentError(`Must be a whole number from 1 to ${maximum}.`);
   return lanes;
 }
 
 function parseShards(text: string): number {
   const shards = parseCount(text);
-  const most = settings.SHARDS.maximum;
-  if (shards > most) throw new InvalidArgumentError(`Must be a whole number from 1 to ${most}.`);
+  const maximum = settings.SHARDS.maximum;
+  if (shards > maximum) throw new InvalidArgumentError(`Must be a whole number from 1 to ${maximum}.`);
   return shards;
 }
 
@@ -112,7 +112,7 @@ async function change(
   await withInstallation(async (installation) => {
     const { before, after } = await changeLanes(installation, {
       ...{ lanes, shards, wait },
-      say: (hindrance) => void process.stderr.write(`waiting: ${hindrance}\n`),
+      onWait: (hindrance) => void process.stderr.write(`waiting: ${hindrance}\n`),
     });
     const isSharded = before.shards > 1 || after.shards > 1;
     const ofShards = isSharded && { shards: after.shards, shards_before: before.shards };

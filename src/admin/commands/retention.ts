@@ -98,7 +98,7 @@ async function withRetention(
     const { config, databaseUrl } = installation;
     const store = await openArchive(config);
     const pool = openRetentionPool(databaseUrl);
-    const log = { info() {}, error: tellFailure };
+    const log = { info() {}, error: printFailure };
     const options = { pool, store, months: config.RETENTION_MONTHS, log };
     await work(options, installation).finally(async () => {
       store?.close();
@@ -108,7 +108,7 @@ async function withRetention(
 }
 
 /** Prints a failed month immediately, in addition to the summary of the run. */
-function tellFailure(fields: { err: unknown; month?: string; kind?: string; workspace_id?: string }): void {
+function printFailure(fields: { err: unknown; month?: string; kind?: string; workspace_id?: string }): void {
   const { err, month, kind, workspace_id } = fields;
   process.stderr.write(`${month} ${kind} of workspace ${workspace_id}: ${describeFailure(err)}\n`);
 }

@@ -38,9 +38,9 @@ async function show({ watch, json }: { watch?: number | true; json?: boolean }):
   try {
     await withInstallation(async (installation) => {
       const { pool } = installation.database;
-      const draw = async (look: () => Promise<FleetNow>) => {
+      const draw = async (read: () => Promise<FleetNow>) => {
         do {
-          const now = await look();
+          const now = await read();
           if (json) printJson(documentOf(now));
           else process.stdout.write(`${watch ? CLEAR : ''}${screenOf(now)}`);
           if (watch) await rest((watch === true ? EVERY : watch) * 1000, leaving.signal);

@@ -55,7 +55,7 @@ export function addUsers(program: Command): void {
   })
     .option('--workspace <workspace>', 'only this workspace (name or id)')
     .option('--limit <number>', 'maximum number of external ids to show', parseCount, 100)
-    .option('--after <workspace/id>', 'start after this one (paging)', parsePlace)
+    .option('--after <workspace/id>', 'start after this one (paging)', parseCursor)
     .action(blocked);
   addUsersHistory(noun);
 }
@@ -137,13 +137,13 @@ async function blocked(options: ListOptions): Promise<void> {
       where: {
         unblockedAt: null,
         ...(workspaceId && { workspaceId }),
-        ...(options.after && behind(options.after)),
+        ...(options.after && afterCursor(options.after)),
       },
       orderBy: [{ workspaceId: 'asc' }, { externalId: 'asc' }],
       take: options.limit + 1,
       include: { workspace: { select: { name: true } } },
     });
-    const { shown, next } = pageOf(found, options.limit, placeOf);
+    const { shown, next } = pageOf(found, options.limit, cursorOf);
     const rows = shown.map((row) => rowOf(row.workspace.name, row));
     printPage(options.json, 'blocked users', { rows, next });
   });
@@ -155,11 +155,11 @@ interface Key {
 }
 
 /** Encodes the external id, because it can contain shell or terminal control characters. */
-function placeOf({ workspaceId, externalId }: Key): string {
+function cursorOf({ workspaceId, externalId }: Key): string {
   return `${workspaceId}/${encodeURIComponent(externalId)}`;
 }
 
-function parsePlace(text: string): Key {
+function parseCursor(text: string): Key {
   const [workspaceId = '', encoded = '', ...rest] = text.split('/');
   try {
     if (rest.length > 0) throw new URIError();
@@ -169,7 +169,7 @@ function parsePlace(text: string): Key {
   }
 }
 
-function behind({ workspaceId, externalId }: Key): Prisma.BlockedExternalIdWhereInput {
+function afterCursor({ workspaceId, externalId }: Key): Prisma.BlockedExternalIdWhereInput {
   return {
     OR: [{ workspaceId: { gt: workspaceId } }, { workspaceId, externalId: { gt: externalId } }],
   };
@@ -195,7 +195,7 @@ export function addUsersHistory(noun: Command): void {
     .option('--email <address>', 'changes of this email address, for all users', parseEmail)
     .option('--phone <number>', 'changes of this phone number, for all users', parsePhone)
     .option('--limit <number>', 'maximum number of changes to show', parseCount, 100)
-    .option('--after <place>', 'start after this one (paging)', parseChangePlace)
+    .option('--after <place>', 'start after this one (paging)', parseChangeCursor)
     .action(history);
 }
 
@@ -267,7 +267,7 @@ function parsePhone(text: string): string {
   return number.phone;
 }
 
-function parseChangePlace(text: string): string {
+function parseChangeCursor(text: string): string {
   if (!/^\d{1,18}$/.test(text))
     throw new InvalidArgumentError('Must be the value printed after the previous page.');
   return text;

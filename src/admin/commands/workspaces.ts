@@ -47,9 +47,9 @@ export function addWorkspaces(program: Command): void {
 
 function parseShard(text: string): number {
   const shard = Number(text);
-  const most = settings.SHARDS.maximum! - 1;
-  if (text.trim() === '' || !Number.isInteger(shard) || shard < 0 || shard > most)
-    throw new InvalidArgumentError(`Must be a whole number from 0 to ${most}.`);
+  const maximum = settings.SHARDS.maximum! - 1;
+  if (text.trim() === '' || !Number.isInteger(shard) || shard < 0 || shard > maximum)
+    throw new InvalidArgumentError(`Must be a whole number from 0 to ${maximum}.`);
   return shard;
 }
 
@@ -97,7 +97,7 @@ async function move(
     const { id, name } = await findWorkspace(installation.database, named);
     const { from, held } = await moveWorkspace(installation, id, {
       ...{ to: shard, wait },
-      say: (hindrance) => void process.stderr.write(`waiting: ${hindrance}\n`),
+      onWait: (hindrance) => void process.stderr.write(`waiting: ${hindrance}\n`),
     });
     printRow(json, { workspace_id: id, name, from, shard, held_ms: held });
   });

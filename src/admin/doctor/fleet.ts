@@ -70,8 +70,8 @@ export function findingsOf(readings: Readings, among = checks): Finding[] {
         ...{ advice: firstStep, id, impact, link, since: since?.toISOString() ?? null },
       }),
     );
-  const normal = among.flatMap(({ group, normal: say }) => {
-    const sentence = found.some(({ check }) => check === group) ? undefined : say?.(readings);
+  const normal = among.flatMap(({ group, normal: describeNormal }) => {
+    const sentence = found.some(({ check }) => check === group) ? undefined : describeNormal?.(readings);
     return sentence === undefined ? [] : [ok(group, sentence)];
   });
   return [...normal, ...found];

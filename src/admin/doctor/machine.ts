@@ -198,7 +198,7 @@ export function redisUrls({
 async function judge(server: Encrypted): Promise<Finding[]> {
   const socket = net.connect(server.port, server.host.replace(/^\[|\]$/g, ''));
   try {
-    return await withTimeout(PATIENCE_MS, ask(server, socket));
+    return await withTimeout(PATIENCE_MS, checkTls(server, socket));
   } catch {
     // The checks of the store report a server that cannot be reached.
     return [];
@@ -207,7 +207,7 @@ async function judge(server: Encrypted): Promise<Finding[]> {
   }
 }
 
-async function ask({ store, host, verifies, ca }: Encrypted, socket: net.Socket): Promise<Finding[]> {
+async function checkTls({ store, host, verifies, ca }: Encrypted, socket: net.Socket): Promise<Finding[]> {
   await once(socket, 'connect');
   if (store === 'postgres') {
     socket.write(SSL_REQUEST);

@@ -39,11 +39,11 @@ const DEAD_PART = 0.3;
 
 /** Checks the release, settings, clock, migrations, partitions, fences and bloat of Postgres. */
 export async function checkPostgres(pool: Pool): Promise<Finding[]> {
-  const asked = Date.now();
+  const sentAt = Date.now();
   const health = await readPostgresHealth(pool);
   const findings = [
     ...judgePostgres(health),
-    ...judgeClock('Postgres', health.now, { asked, answered: Date.now() }),
+    ...judgeClock('Postgres', health.now, { sentAt, receivedAt: Date.now() }),
   ];
   if (!(await isMigrated(pool, PATIENCE_MS))) {
     findings.push(
@@ -130,9 +130,9 @@ export function judgePostgres({
 export function judgeClock(
   store: string,
   now: number,
-  { asked, answered }: { asked: number; answered: number },
+  { sentAt, receivedAt }: { sentAt: number; receivedAt: number },
 ): Finding[] {
-  const skew = skewOf(now, { asked, answered });
+  const skew = skewOf(now, { sentAt, receivedAt });
   if (Math.abs(skew) < SKEW_MS) return [ok('clock', `the clock of ${store} is ours`)];
   const found = `the clock of ${store} is ${Math.abs(Math.round(skew / 1000))} s ${skew > 0 ? 'ahead of' : 'behind'} ours`;
   return [warning('clock', found, 'Run NTP on both: order does not rest on clocks, but times shown do.')];
@@ -157,10 +157,10 @@ export function judgeBloat(tables: Pick<TableSize, 'table' | 'liveRows' | 'deadR
 export async function attempt(
   check: string,
   advice: string,
-  look: () => Promise<Finding[]>,
+  run: () => Promise<Finding[]>,
 ): Promise<Finding[]> {
   try {
-    return await look();
+    return await run();
   } catch (failure) {
     const reason = messageOf(failure) || String((failure as { code?: unknown }).code ?? 'no answer');
     return [error(check, reason, advice)];
@@ -219,12 +219,12 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
         'Set maxmemory.',
       ),
     );
-  const asked = Date.now();
+  const sentAt = Date.now();
   const [seconds, microseconds] = await redis.time();
   findings.push(
     ...judgeClock('Redis', Number(seconds) * 1000 + Number(microseconds) / 1000, {
-      asked,
-      answered: Date.now(),
+      sentAt,
+      receivedAt: Date.now(),
     }),
   );
   return findings;

@@ -161,13 +161,13 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
 /** Polls a run until it has ended, and returns it. */
 async function ended(installation: Installation, integrationId: string, id: string): Promise<SelectedRun> {
   const begun = performance.now();
-  let told = false;
+  let isReported = false;
   return until(() => requireRun(installation, integrationId, id), {
     every: LOOK_MS,
     isSo: ({ finishedAt }) => finishedAt !== null,
     inVain({ rowsRead }) {
-      if (told || rowsRead > 0 || performance.now() - begun < IDLE_MS) return;
-      told = true;
+      if (isReported || rowsRead > 0 || performance.now() - begun < IDLE_MS) return;
+      isReported = true;
       // On stderr, so that stdout contains only the result.
       process.stderr.write(
         `No row has been synced yet. If no sync process is running, start one (${START_COMMAND}, or sync in the Procfile). The job continues if you stop this command.\n`,

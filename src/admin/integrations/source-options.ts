@@ -58,7 +58,7 @@ async function find({ secretEnv, secretFile }: SecretOptions, what: string): Pro
   if (secretFile === '-') return text(process.stdin);
   if (secretFile !== undefined) return readFile(secretFile);
   if (!process.stdin.isTTY) throw new Refusal('a secret is required: set --secret-env or --secret-file');
-  return askFor(what);
+  return promptFor(what);
 }
 
 function readFile(file: string): string {
@@ -70,7 +70,7 @@ function readFile(file: string): string {
 }
 
 /** Asks for a secret on the terminal without echoing the input. */
-async function askFor(what: string): Promise<string> {
+async function promptFor(what: string): Promise<string> {
   process.stderr.write(`${what}: `);
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
   const terminal = createInterface({ input: process.stdin, output: nowhere, terminal: true });

@@ -136,8 +136,8 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
     listSessions(pool, { accountId: id, companyId }, { limit: MAX_SESSIONS }),
   ]);
   const isInvited = account.invitationExpiresAt !== null && account.invitationExpiresAt > nowDate();
-  const button = (action: string, text: string, look = '') =>
-    html`<form method="post" action="/accounts/${id}"><button class="${look}" name="action" value="${action}">${text}</button></form>`;
+  const button = (action: string, text: string, style = '') =>
+    html`<form method="post" action="/accounts/${id}"><button class="${style}" name="action" value="${action}">${text}</button></form>`;
   return html`<h1>${account.userName}</h1>
 <div class="card">${facts([
     ['State', stateOf(account)],

@@ -22,13 +22,13 @@ const MAX_TEXT = 320;
 const MAX_COMPANIES = 200;
 
 /** Filters from the URL, and the search that they result in. */
-interface Asked {
+interface Filters {
   given: Record<'company' | 'actor' | 'action' | 'subject' | 'from' | 'to', string>;
   search: Omit<AuditSearch, 'limit' | 'before'>;
 }
 
 /** @throws {Sorry} naming the field and its rule */
-function readAsked({ viewer, query }: Visit<PageServices>): Asked {
+function readFilters({ viewer, query }: Visit<PageServices>): Filters {
   const given = {
     ...{ company: query('company'), actor: query('actor'), action: query('action') },
     ...{ subject: query('subject'), from: query('from'), to: query('to') },
@@ -80,7 +80,7 @@ const list: Page<PageServices> = {
   right: 'company',
   async handle(visit) {
     const { services, viewer, query } = visit;
-    const { given, search } = readAsked(visit);
+    const { given, search } = readFilters(visit);
     const before = isUuid(query('before')) ? query('before') : undefined;
     const { pool, prisma } = services.database;
     const [{ rows, next }, companies] = await Promise.all([
@@ -108,7 +108,7 @@ async function companiesWith(prisma: Database['prisma'], chosen: string) {
   return one ? [...first, one] : first;
 }
 
-function form(given: Asked['given'], companies: { id: string; name: string }[]): Html {
+function form(given: Filters['given'], companies: { id: string; name: string }[]): Html {
   const option = (value: string, text: string, chosen: string) =>
     html`<option value="${value}"${value === chosen && html` selected`}>${text}</option>`;
   return html`<form class="row" method="get" action="/audit" role="search">
@@ -158,7 +158,7 @@ const download: Page<PageServices> = {
   right: 'company',
   async handle(visit) {
     const { services, actor, viewer, query } = visit;
-    const { given, search } = readAsked(visit);
+    const { given, search } = readFilters(visit);
     const { pool } = services.database;
     const subject = { kind: 'audit', id: viewer.companyId ?? 'all' };
     await recordAudit(pool, actor, [{ action: 'audit.download', subject, companyId: viewer.companyId }]);

@@ -74,9 +74,9 @@ export async function chosenUser(
 
 /** Renders the user's subscription state in a group. */
 function stateOf(user: StoredUser, id: string): Part {
-  const told = user.subscription_groups?.find((one) => one.id === id);
-  if (!told) return html`<span class="faint">no state</span>`;
-  const state = told.status.toLowerCase();
+  const group = user.subscription_groups?.find((one) => one.id === id);
+  if (!group) return html`<span class="faint">no state</span>`;
+  const state = group.status.toLowerCase();
   return badge(state, state === 'subscribed' ? 'good' : 'bad');
 }
 

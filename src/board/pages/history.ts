@@ -59,10 +59,10 @@ export function rangeOf(given: string): RangeName {
 }
 
 /** @param place fragment of the link, for example `#history` */
-const rangeTabs = (path: string, range: RangeName, place = '') =>
+const rangeTabs = (path: string, range: RangeName, fragment = '') =>
   html`<nav class="tabs" aria-label="Time that is shown">${rangeNames.map(
     (name) =>
-      html`<a class="tab" href="${pathWith(path, { range: name === 'hour' ? undefined : name })}${place}"${name === range && html` aria-current="page"`}>Last ${name}</a>`,
+      html`<a class="tab" href="${pathWith(path, { range: name === 'hour' ? undefined : name })}${fragment}"${name === range && html` aria-current="page"`}>Last ${name}</a>`,
   )}</nav>`;
 
 /** Renders the heading of the charts. It stays in place when live updates replace the charts. */
@@ -84,7 +84,7 @@ export async function charts(
   const times = points.map(({ at }) => at);
   const drawn = plans.map(({ name, lines, show, least }) =>
     lineChart(name, {
-      ...{ times, show, least },
+      ...{ times, show, minTop: least },
       lines: lines
         .filter(([, figure]) => figure !== 'redisMs' || isKnown(points, figure))
         .map(([line, figure]) => ({ name: line, values: points.map((point) => point[figure]) })),
@@ -125,7 +125,7 @@ function lanesOf(points: Point[], range: RangeName): Part {
   );
 }
 
-const tell = (value: number | undefined, show: (value: number) => string) =>
+const format = (value: number | undefined, show: (value: number) => string) =>
   value === undefined ? '' : show(value);
 
 const list: Page<PageServices> = {
@@ -164,15 +164,15 @@ ${
         ],
         recorded.map((point) => [
           moment(new Date(point.at)),
-          tell(point.accepted, shows.objects),
-          tell(point.applied, shows.objects),
-          tell(point.refused, shows.requests),
-          tell(point.deadLetters, shows.objects),
-          tell(point.waiting, grouped),
-          tell(point.oldestSeconds, duration),
-          tell(point.workers, String),
-          tell(point.postgresMs, shows.milliseconds),
-          tell(point.redisMs, shows.milliseconds),
+          format(point.accepted, shows.objects),
+          format(point.applied, shows.objects),
+          format(point.refused, shows.requests),
+          format(point.deadLetters, shows.objects),
+          format(point.waiting, grouped),
+          format(point.oldestSeconds, duration),
+          format(point.workers, String),
+          format(point.postgresMs, shows.milliseconds),
+          format(point.redisMs, shows.milliseconds),
         ]),
       )
 }`;

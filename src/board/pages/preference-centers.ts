@@ -123,7 +123,7 @@ const show: Page<PageServices> = {
       screen: choice(screens, query('screen')),
       template: choice(templates, query('template')),
     };
-    const place = (change: Partial<typeof shown>) =>
+    const linkTo = (change: Partial<typeof shown>) =>
       pathWith(path, { ...shown, ...change, user: query('user') });
     const pii = viewer.can('pii', workspace.id);
     const body = html`<h1>${center.name}</h1>
@@ -143,8 +143,8 @@ ${chooseUser(
   { path, workspace, keep: { screen: shown.screen, template: shown.template } },
 )}
 <p class="lead">${user ? html`As ${query('user')} would see it now.${!pii && ' Without the permission “view_pii” values are masked, and custom attributes are left out.'} ${closedFor(user, center)}` : 'With values that are made up, and every group subscribed. Choose a user to see it as this one would.'} Nothing in it can be pressed, and images and styles of other hosts are left out.</p>
-${tabs('Screen', screens, { present: shown.screen, to: (screen) => place({ screen }) })}
-${tabs('Template', templates, { present: shown.template, to: (template) => place({ template }) })}
+${tabs('Screen', screens, { present: shown.screen, to: (screen) => linkTo({ screen }) })}
+${tabs('Template', templates, { present: shown.template, to: (template) => linkTo({ template }) })}
 <div class="scroll preview" role="region" aria-label="Preview" tabindex="0"><iframe class="${shown.screen}" sandbox="" referrerpolicy="no-referrer" title="${templates[shown.template]} of ${center.name}" src="${pathWith(`${path}/preview`, { template: shown.template, user: query('user') })}"></iframe></div>
 <h2>Options</h2>${optionsOf(center)}
 <h2>Templates</h2>${source('Page', center.pageHtml)}${source('Confirmation', center.confirmationHtml)}`;
@@ -248,7 +248,7 @@ const ignored: TokenizerCallbacks = {
  */
 export function quiet(page: string): string {
   /** Offsets of the attribute names to rename. */
-  const places: number[] = [];
+  const positions: number[] = [];
   let isLoading = false;
   const tokenizer = new Tokenizer(
     { decodeEntities: false },
@@ -260,10 +260,10 @@ export function quiet(page: string): string {
       onattribname(start, end) {
         const name = page.slice(start, end).toLowerCase();
         isLoading = LOADING.includes(name);
-        if (isLoading || LEADING.includes(name)) places.push(start);
+        if (isLoading || LEADING.includes(name)) positions.push(start);
       },
       onattribdata(start) {
-        if (isLoading && /^\s*data:/i.test(page.slice(start, start + 20))) places.pop();
+        if (isLoading && /^\s*data:/i.test(page.slice(start, start + 20))) positions.pop();
         isLoading = false;
       },
     },
@@ -272,9 +272,9 @@ export function quiet(page: string): string {
   tokenizer.end();
   let text = '';
   let from = 0;
-  for (const place of places) {
-    text += `${page.slice(from, place)}data-`;
-    from = place;
+  for (const linkTo of positions) {
+    text += `${page.slice(from, linkTo)}data-`;
+    from = linkTo;
   }
   return text + page.slice(from);
 }

@@ -36,7 +36,7 @@ const MAX_LANES = 16;
 
 const isRequestId = (text: string) => isVersionedUuid(text) && version(text) === 7;
 
-const ask: Page<PageServices> = {
+const searchPage: Page<PageServices> = {
   method: 'get',
   path: '/requests',
   right: 'delivery',
@@ -158,7 +158,7 @@ async function front({ waiting }: PageServices, { waits }: FollowedRequest): Pro
 
 function objects({ objects: all, deadLetters }: FollowedRequest, pii: boolean): Part {
   if (all.length === 0) return empty('None', 'No object of this request was accepted.');
-  const places = new Map(
+  const positions = new Map(
     deadLetters.map((letter) => {
       const object = letter.object as { index?: number } | null;
       return [`${letter.kind} ${object?.index ?? 0}`, letter.id];
@@ -166,7 +166,7 @@ function objects({ objects: all, deadLetters }: FollowedRequest, pii: boolean): 
   );
   const row = ({ input_array, index, status, reason }: ObjectStanding): Part[] => {
     const letter =
-      places.get(`${input_array} ${index}`) ??
+      positions.get(`${input_array} ${index}`) ??
       (status === 'failed' && deadLetters.length === 1 ? deadLetters[0]!.id : undefined);
     return [
       html`<code>${input_array}</code>`,
@@ -193,4 +193,4 @@ function refusedObjects({ refused, rejected }: FollowedRequest): Part {
 ${rejected > refused.length && html`<p class="faint pager">The first ${refused.length} are kept, of ${count(rejected, 'object')}.</p>`}`;
 }
 
-export const requestPages = [ask, follow];
+export const requestPages = [searchPage, follow];

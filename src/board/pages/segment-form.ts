@@ -3,12 +3,12 @@ import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import {
-  asksWho,
   type Definition,
   describe,
   InvalidDefinition,
   MAX_DEFINITION_CHARACTERS,
   readDefinition,
+  usesPersonalData,
 } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
 import { evaluateUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
@@ -56,13 +56,13 @@ export const problemOf = ({ problem }: Shown): Part =>
   html`<p class="banner bad" role="alert">${problem} The segment was not changed.</p>`;
 
 /**
- * Describes a definition in words, shortened to `most` characters. Masked if it refers to personal data that the viewer
+ * Describes a definition in words, shortened to `max` characters. Masked if it refers to personal data that the viewer
  * may not see.
  */
-export function inWords(definition: Definition, pii: boolean, most = MAX_DEFINITION_CHARACTERS): string {
-  if (!pii && asksWho(definition)) return MASK;
+export function inWords(definition: Definition, pii: boolean, max = MAX_DEFINITION_CHARACTERS): string {
+  if (!pii && usesPersonalData(definition)) return MASK;
   const words = describe(definition);
-  return words.length > most ? `${words.slice(0, most)}…` : words;
+  return words.length > max ? `${words.slice(0, max)}…` : words;
 }
 
 interface Form {
@@ -145,9 +145,9 @@ export async function tryAgain(
 
 /** Returns how many users the next statement reads, so that it ends within the time of the count. */
 export function nextLimit(read: number, elapsed: number): number {
-  const { least, most } = USERS_PER_STATEMENT;
+  const { least, most: max } = USERS_PER_STATEMENT;
   const affordable = Math.floor(((COUNT_MS - elapsed) * read) / Math.max(1, elapsed));
-  return Math.max(least, Math.min(most, affordable));
+  return Math.max(least, Math.min(max, affordable));
 }
 
 /** Counts users for at most about a second, from where the previous count ended. */
@@ -160,7 +160,7 @@ export async function countMembers(
   const workspaceId = workspace.id;
   if (!viewer.can('users', workspaceId)) throw lacking('users');
   const definition = readFilter(field('definition'));
-  if (asksWho(definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
+  if (usesPersonalData(definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
   if (counts >= MAX_CONCURRENT_COUNTS)
     throw new Sorry(503, 'Too many counts are running. Try again in a few seconds.');
   const number = (name: string) => (/^\d{1,12}$/.test(field(name)) ? Number(field(name)) : 0);
@@ -174,12 +174,12 @@ export async function countMembers(
   try {
     do {
       const part = { workspaceId, definition, after, limit, sample: SAMPLE - sample.length };
-      const looked = await evaluateUsers(services.database.pool, part);
-      read += looked.read;
-      users += looked.read;
-      matched += looked.matched;
-      sample.push(...looked.sample);
-      after = looked.read < limit ? undefined : looked.last;
+      const evaluated = await evaluateUsers(services.database.pool, part);
+      read += evaluated.read;
+      users += evaluated.read;
+      matched += evaluated.matched;
+      sample.push(...evaluated.sample);
+      after = evaluated.read < limit ? undefined : evaluated.last;
       limit = nextLimit(read, performance.now() - started);
     } while (after !== undefined && performance.now() - started < COUNT_MS);
   } finally {

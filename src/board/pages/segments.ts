@@ -1,6 +1,6 @@
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { asksWho, InvalidDefinition } from '../../profile/segment.ts';
+import { InvalidDefinition, usesPersonalData } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
 import { listExports, type ShownExport } from '../../store/segment-exports.ts';
 import {
@@ -125,7 +125,7 @@ interface One {
 
 function segmentPage(viewer: Viewer, { segment, workspace }: One, shown: Shown = {}): Html {
   const pii = viewer.can('pii', workspace.id);
-  const mayRead = pii || !asksWho(segment.definition);
+  const mayRead = pii || !usesPersonalData(segment.definition);
   const isActive = segment.archivedAt === null;
   const { name, purpose, definition } = segment;
   const given = shown.given ?? { name, purpose, definition: indented(definition) };
@@ -183,7 +183,8 @@ const act: Page<PageServices> = {
             return { counted: await countMembers(visit, one.workspace, path) };
           case 'update': {
             if (!viewer.can('edit_segments', workspaceId)) throw lacking('edit_segments');
-            if (asksWho(one.segment.definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
+            if (usesPersonalData(one.segment.definition) && !viewer.can('pii', workspaceId))
+              throw lacking('pii');
             const words = { id, workspaceId, ...readWords(visit) };
             const ending = await updateSegment(services.database.pool, actor, words);
             if (ending === 'taken') throw new InvalidDefinition(TAKEN);

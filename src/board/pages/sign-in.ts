@@ -215,10 +215,10 @@ async function end(
   const subject = { kind: 'operator', id: 'BOARD_USER' };
   return audited(database.pool, actor, async (tx) => {
     const entries = isOwn && isOperator ? [] : await endSessions(tx, ids, sessionScope(viewer, isOwn));
-    const told = closed.map((session) => ({
+    const entriesOfEnded = closed.map((session) => ({
       ...{ action: 'sessions.end' as const, subject, detail: { session } },
     }));
-    return { result: entries.length + closed.length, entries: [...entries, ...told] };
+    return { result: entries.length + closed.length, entries: [...entries, ...entriesOfEnded] };
   });
 }
 

@@ -82,8 +82,8 @@ ${runs.length > PAGE && nextPage(`/syncs/${integration.id}`, { before: runs[PAGE
 };
 
 function actions({ id, status }: SelectedIntegration, present: SelectedRun | undefined): Html {
-  const button = (action: string, text: string, look = '') =>
-    html`<form method="post" action="/syncs/${id}"><button class="${look}" name="action" value="${action}">${text}</button></form>`;
+  const button = (action: string, text: string, style = '') =>
+    html`<form method="post" action="/syncs/${id}"><button class="${style}" name="action" value="${action}">${text}</button></form>`;
   if (status === 'draft')
     return html`<p class="banner warn">It is a draft: <code>penstock integrations resume</code> tests its source and activates it.</p>`;
   return html`<div class="actions">${status === 'active' && !present && button('sync', 'Sync now', 'main')}
@@ -179,8 +179,8 @@ const act: Page<PageServices> = {
         const isPause = visit.field('action') === 'pause';
         const isSet = await audited(pool, visit.actor, async (tx) => {
           const result = await setIntegrationStatus(tx, id, isPause ? 'paused' : 'active');
-          const told = entry(isPause ? 'integrations.pause' : 'integrations.resume');
-          return { result, entries: result ? [told] : [] };
+          const auditEntry = entry(isPause ? 'integrations.pause' : 'integrations.resume');
+          return { result, entries: result ? [auditEntry] : [] };
         });
         if (!isSet)
           throw new Sorry(

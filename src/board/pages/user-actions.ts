@@ -346,7 +346,7 @@ ${problem !== undefined && html`<p class="banner bad" role="alert">${problem}</p
   return { title: 'Delete a user', body, ...(problem !== undefined && { status: 400 }) };
 }
 
-const ask: Page<PageServices> = {
+const removal: Page<PageServices> = {
   method: 'get',
   path: '/users/:service_id/delete',
   right: 'change',
@@ -386,4 +386,4 @@ const remove: Page<PageServices> = {
   },
 };
 
-export const userActionPages = [exported, change, ask, remove];
+export const userActionPages = [exported, change, removal, remove];

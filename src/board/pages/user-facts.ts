@@ -32,7 +32,7 @@ export function profile(user: StoredUser, pii: boolean): Part {
         : MASK;
   const at = (value: Json | undefined) => (typeof value === 'string' ? moment(value) : undefined);
   const named = [user.first_name, user.last_name].filter(Boolean).join(' ');
-  const place =
+  const location =
     user.latitude === null || user.longitude === null ? undefined : `${user.latitude}, ${user.longitude}`;
   return html`<div class="card">${facts([
     ['Name', mask(named === '' ? null : named)],
@@ -44,7 +44,7 @@ export function profile(user: StoredUser, pii: boolean): Part {
     ['Country', user.country],
     ['Language', user.language],
     ['Time zone', user.time_zone],
-    ['Last place (latitude, longitude)', mask(place)],
+    ['Last place (latitude, longitude)', mask(location)],
     ['Created', at(user.created_at)],
     ['First session', at(user.date_of_first_session)],
     ['Last session', at(user.date_of_last_session)],

@@ -67,8 +67,8 @@ const show: Page<PageServices> = {
     const title = headingOf(user, pii);
     const self = userPath(viewer, { id, workspaceId: workspace.id });
     const path = self.split('?')[0]!;
-    const other = (asked: Record<string, string>) =>
-      `${pathWith(path, { workspace: query('workspace'), ...asked })}#${Object.keys(asked)[0]!.split('_')[0]}`;
+    const other = (parameters: Record<string, string>) =>
+      `${pathWith(path, { workspace: query('workspace'), ...parameters })}#${Object.keys(parameters)[0]!.split('_')[0]}`;
     const sliceOf = (list: string) => ({
       from: /^\d{1,6}$/.test(query(`${list}_from`)) ? Number(query(`${list}_from`)) : 0,
       path: (from: number) => other({ [`${list}_from`]: String(from) }),

@@ -56,9 +56,12 @@ async function find(
   if (text === '') return newestUsers(pool, ids, NEWEST);
   const open = ids.filter((id) => viewer.can('pii', id));
   const closed = ids.filter((id) => !viewer.can('pii', id));
-  const look = (among: string[], search: UserSearch | undefined) =>
+  const searchIn = (among: string[], search: UserSearch | undefined) =>
     among.length === 0 || !search ? [] : searchUsers(pool, among, { search, limit: PAGE });
-  const found = await Promise.all([look(open, parseUserSearch(text)), look(closed, maskedSearch(text))]);
+  const found = await Promise.all([
+    searchIn(open, parseUserSearch(text)),
+    searchIn(closed, maskedSearch(text)),
+  ]);
   return found.flat().slice(0, PAGE);
 }
 

@@ -61,15 +61,15 @@ function spoil(body: Record<string, Json>, errors: readonly ObjectError[]) {
 
 type Texts = ReadonlyMap<string, string>;
 
-const retold = <Entry extends { type: string; input_array: string; index: number }>(
+const withTexts = <Entry extends { type: string; input_array: string; index: number }>(
   entries: readonly Entry[],
   texts: Texts,
 ): Entry[] =>
   entries.map((one) => ({ ...one, type: texts.get(`${one.input_array} ${one.index}`) ?? one.type }));
 
-function retoldPlan(plan: Plan, texts: Texts): Plan {
-  const rejected = retold(plan.rejected, texts);
-  const reply = (made: Reply): Reply => retoldReply(made, texts);
+function planWithTexts(plan: Plan, texts: Texts): Plan {
+  const rejected = withTexts(plan.rejected, texts);
+  const reply = (made: Reply): Reply => replyWithTexts(made, texts);
   const { replyOf } = plan;
   return {
     ...plan,
@@ -80,13 +80,13 @@ function retoldPlan(plan: Plan, texts: Texts): Plan {
 }
 
 /** Replaces the texts of entries in all lists of an answer, whatever the operation names the list. */
-function retoldReply(reply: Reply, texts: Texts): Reply {
+function replyWithTexts(reply: Reply, texts: Texts): Reply {
   const { body } = reply;
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return reply;
   const members = Object.entries(body).map(([name, value]) => [
     name,
     Array.isArray(value) && value.every(isEntry)
-      ? retold(value as ReturnType<typeof entriesOf>, texts)
+      ? withTexts(value as ReturnType<typeof entriesOf>, texts)
       : value,
   ]);
   return { ...reply, body: Object.fromEntries(members) };
@@ -95,10 +95,10 @@ function retoldReply(reply: Reply, texts: Texts): Reply {
 const isEntry = (value: Json): boolean =>
   typeof value === 'object' && value !== null && 'input_array' in value && 'index' in value;
 
-function retoldError(error: unknown, texts: Texts): unknown {
+function errorWithTexts(error: unknown, texts: Texts): unknown {
   if (!(error instanceof ApiError) || error.rejected.length === 0) return error;
   const { entry, message, fact, headers } = error;
-  const rejected: Rejection[] = retold(error.rejected, texts);
+  const rejected: Rejection[] = withTexts(error.rejected, texts);
   return new ApiError(entry, { message, fact, headers, rejected });
 }
 
@@ -111,9 +111,9 @@ function refusing(operation: QueuedOperation): Operation {
       if (!errors) return operation.plan(caller, body);
       const { body: spoilt, texts } = spoil(body, errors);
       try {
-        return retoldPlan(operation.plan(caller, spoilt), texts);
+        return planWithTexts(operation.plan(caller, spoilt), texts);
       } catch (error) {
-        throw retoldError(error, texts);
+        throw errorWithTexts(error, texts);
       }
     },
     ...(steps && {
@@ -122,9 +122,9 @@ function refusing(operation: QueuedOperation): Operation {
         if (!errors) return yield* steps(caller, body);
         const { body: spoilt, texts } = spoil(body, errors);
         try {
-          return retoldPlan(yield* steps(caller, spoilt), texts);
+          return planWithTexts(yield* steps(caller, spoilt), texts);
         } catch (error) {
-          throw retoldError(error, texts);
+          throw errorWithTexts(error, texts);
         }
       },
     }),

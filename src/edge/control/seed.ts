@@ -114,7 +114,7 @@ function readSeed(text: string, problems: Problems): Seed {
 }
 
 /** An object for an array of a request, and its position in the seed. */
-interface Placed {
+interface SeedObject {
   object: Record<string, Json>;
   path: Path;
 }
@@ -140,7 +140,7 @@ export async function applySeed(text: string, target: SeedTarget): Promise<Recor
   const { users = [], preference_centers: centers = [] } = seed;
   const time = nowDate().toISOString();
 
-  async function post(path: string, arrays: Record<string, Placed[]>, size: number): Promise<void> {
+  async function post(path: string, arrays: Record<string, SeedObject[]>, size: number): Promise<void> {
     const longest = Math.max(...Object.values(arrays).map(({ length }) => length));
     for (let from = 0; from < longest; from += size) {
       const parts = Object.entries(arrays)
@@ -155,7 +155,7 @@ export async function applySeed(text: string, target: SeedTarget): Promise<Recor
   }
 
   /** @throws {SeedError} for an answer with errors, with the position of each in the seed */
-  function refuseAnswer({ status, body }: ApiAnswer, sent: Record<string, Placed[]>, path: Path): void {
+  function refuseAnswer({ status, body }: ApiAnswer, sent: Record<string, SeedObject[]>, path: Path): void {
     const errors = Array.isArray(body.errors) ? body.errors.filter(isRecord) : [];
     if (status < 300 && errors.length === 0) return;
     const named = errors.slice(0, MAX_PROBLEMS).map((one) => {
@@ -178,28 +178,28 @@ export async function applySeed(text: string, target: SeedTarget): Promise<Recor
   }
 
   const groups = await define('subscription_groups', target.definitions.subscriptionGroup);
-  const profiles: Placed[] = users.map((user, index) => ({
+  const profiles: SeedObject[] = users.map((user, index) => ({
     object: { ...(user.attributes as Record<string, Json>), ...identifierOf(user) },
     path: ['users', index, ...('attributes' in user ? ['attributes'] : [])],
   }));
   await post('/users/track', { attributes: profiles }, TRACKED);
   const aliases = users.flatMap((user, index) =>
-    ((user.aliases as Record<string, Json>[]) ?? []).map((alias, place) => ({
+    ((user.aliases as Record<string, Json>[]) ?? []).map((alias, aliasIndex) => ({
       object: { ...alias, external_id: user.external_id! },
-      path: ['users', index, 'aliases', place],
+      path: ['users', index, 'aliases', aliasIndex],
     })),
   );
   await post('/users/alias/new', { user_aliases: aliases }, ELEMENTS);
 
   /** Events or purchases, both under users and at the top level. */
-  const activity = (kind: 'events' | 'purchases'): Placed[] => [
+  const activity = (kind: 'events' | 'purchases'): SeedObject[] => [
     ...users.flatMap((user, index) =>
-      ((user[kind] as Record<string, Json>[]) ?? []).map((one, place) => ({
+      ((user[kind] as Record<string, Json>[]) ?? []).map((one, itemIndex) => ({
         object: { time, ...one, ...identifierOf(user) },
-        path: ['users', index, kind, place],
+        path: ['users', index, kind, itemIndex],
       })),
     ),
-    ...(seed[kind] ?? []).map((one, place) => ({ object: { time, ...one }, path: [kind, place] })),
+    ...(seed[kind] ?? []).map((one, index) => ({ object: { time, ...one }, path: [kind, index] })),
   ];
   const [events, purchases] = [activity('events'), activity('purchases')];
   await post('/users/track', { events, purchases }, TRACKED);

@@ -23,15 +23,15 @@ export const MAX_ELEMENTS = 50;
 type Element = IdentityObject | SubscriptionObject;
 
 /** The valid and the refused elements of a request's arrays, in their order. */
-export interface Validated<T extends Place = Element> {
+export interface Validated<T extends ObjectPosition = Element> {
   objects: T[];
   rejected: Rejection[];
 }
 
 /** An object without its id and its position in the request. */
-type Content = WithoutPlace<Element>;
-type WithoutPlace<T> = T extends unknown ? Omit<T, keyof Place> : never;
-type Place = Pick<IdentityObject, 'id' | 'request' | 'index'>;
+type Content = WithoutPosition<Element>;
+type WithoutPosition<T> = T extends unknown ? Omit<T, keyof ObjectPosition> : never;
+type ObjectPosition = Pick<IdentityObject, 'id' | 'request' | 'index'>;
 
 /** Form of an array of a request. */
 export interface ArrayForm {
@@ -95,8 +95,8 @@ export function validateElements<C extends Content>(
   field: string,
   elements: Json[],
   read: (element: Json) => C | Refusal,
-): Validated<C & Place> {
-  const objects: (C & Place)[] = [];
+): Validated<C & ObjectPosition> {
+  const objects: (C & ObjectPosition)[] = [];
   const rejected: Rejection[] = [];
   elements.forEach((element, index) => {
     const unstorable = findUnstorable(element);
@@ -112,7 +112,7 @@ export function validateObjects<C extends Content>(
   field: string,
   elements: Json[],
   read: (element: Record<string, Json>) => C | Refusal,
-): Validated<C & Place> {
+): Validated<C & ObjectPosition> {
   return validateElements(field, elements, (element) => {
     const object = asRecord(element);
     return object ? read(object) : notAnObject(field);

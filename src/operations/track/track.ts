@@ -38,7 +38,7 @@ export interface TrackLimits {
 /** The members in which the endpoints for tracking differ. */
 export type TrackForm = Pick<
   QueuedOperation,
-  'id' | 'path' | 'permission' | 'bucket' | 'summary' | 'description' | 'maxBytes' | 'tooLarge' | 'givesWay'
+  'id' | 'path' | 'permission' | 'bucket' | 'summary' | 'description' | 'maxBytes' | 'tooLarge' | 'isBulk'
 > & {
   limits: TrackLimits;
   /** Wire name of the service id. */

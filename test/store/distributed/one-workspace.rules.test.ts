@@ -1,10 +1,10 @@
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import { uuidArray } from '../../../src/store/arrays.ts';
-import { isOf, type Said, sayWorkspace } from '../../../src/store/one-workspace.ts';
+import { isOf, statementForWorkspace, type TransactionScope } from '../../../src/store/one-workspace.ts';
 
 const [one, other] = [uuidv7(), uuidv7()];
-const nothing: Said = { lastValues: new Map(), place: undefined };
+const nothing: TransactionScope = { lastValues: new Map(), workspaceId: undefined };
 
 const INSERT =
   'insert into usage (workspace_id, day) select given.workspace_id, given.day from unnest($1::uuid[], $2::date[]) as given (workspace_id, day)';
@@ -13,7 +13,7 @@ describe('the form of a statement for one workspace', () => {
   test('names the workspace once, as a scalar parameter, however it is given', () => {
     const binary = uuidArray([one, one], (id) => id);
     for (const given of [[one, one], binary])
-      expect(sayWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toMatchObject({
+      expect(statementForWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toMatchObject({
         values: [one, ['2026-01-01', '2026-01-02']],
         text: expect.stringContaining('(select $1::uuid as workspace_id, given.* from unnest($2::date[])'),
       });
@@ -23,7 +23,7 @@ describe('the form of a statement for one workspace', () => {
     const text =
       'insert into usage (workspace_id) select given.workspace_id from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, lane integer)';
     const rows = JSON.stringify([{ workspace_id: one.toUpperCase(), lane: 1 }]);
-    expect(sayWorkspace(text, [rows], nothing)).toMatchObject({
+    expect(statementForWorkspace(text, [rows], nothing)).toMatchObject({
       values: [rows, one],
       text: expect.stringContaining('(select $2::uuid as workspace_id'),
     });
@@ -33,19 +33,21 @@ describe('the form of a statement for one workspace', () => {
     const text =
       'insert into usage (workspace_id) select given."workspaceId" from jsonb_to_recordset($1::jsonb) as given ("workspaceId" uuid, lane integer)';
     const [mine, others] = [one, other].map((workspaceId) => ({ workspaceId, lane: 1 }));
-    expect(sayWorkspace(text, [JSON.stringify([mine])], nothing)).toMatchObject({
+    expect(statementForWorkspace(text, [JSON.stringify([mine])], nothing)).toMatchObject({
       values: [JSON.stringify([mine]), one],
       text: expect.stringContaining(
         '(select $2::uuid as "workspaceId", given.* from jsonb_to_recordset($1::jsonb) as given (lane integer))',
       ),
     });
-    expect(() => sayWorkspace(text, [JSON.stringify([mine, others])], nothing)).toThrow('is given 2');
+    expect(() => statementForWorkspace(text, [JSON.stringify([mine, others])], nothing)).toThrow(
+      'is given 2',
+    );
   });
 
   test('G7: rejects a set with rows of several workspaces', () => {
     const several = [one, other];
     for (const given of [several, uuidArray(several, (id) => id)])
-      expect(() => sayWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toThrow(
+      expect(() => statementForWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toThrow(
         'a statement for one workspace is given 2',
       );
   });
@@ -54,34 +56,36 @@ describe('the form of a statement for one workspace', () => {
     const text =
       'insert into audit (workspace_id) select given.workspace_id from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid)';
     const rows = JSON.stringify([{ workspace_id: one }, { workspace_id: other }, {}]);
-    expect(sayWorkspace(text, [rows], nothing)).toEqual({ text, values: [rows], isInPlace: false });
+    expect(statementForWorkspace(text, [rows], nothing)).toEqual({ text, values: [rows], isDeclared: false });
   });
 
   test('names the workspace also where it is compared as bytes', () => {
     const text = `select from unnest($1::uuid[]) as given (workspace_id)
       join profiles on uuid_send(profiles.workspace_id) = uuid_send(given.workspace_id)`;
-    expect(sayWorkspace(text, [[one]], nothing).text).toContain('profiles.workspace_id = $1::uuid and');
+    expect(statementForWorkspace(text, [[one]], nothing).text).toContain(
+      'profiles.workspace_id = $1::uuid and',
+    );
   });
 
   test("uses the workspace's place only for the workspace of its own transaction", () => {
     const inPlaceOf = (place: string | undefined) =>
-      sayWorkspace(INSERT, [[one], ['2026-01-01']], { ...nothing, place });
+      statementForWorkspace(INSERT, [[one], ['2026-01-01']], { ...nothing, workspaceId: place });
     expect(inPlaceOf(one)).toMatchObject({
-      isInPlace: true,
+      isDeclared: true,
       text: expect.stringContaining(
         'from workspace_places as place cross join unnest($2::date[]) as given (day) where place.workspace_id = $1::uuid',
       ),
     });
-    for (const place of [other, undefined]) expect(inPlaceOf(place).isInPlace).toBe(false);
+    for (const place of [other, undefined]) expect(inPlaceOf(place).isDeclared).toBe(false);
   });
 
   test('requires the last value of a sequence', () => {
     const text = `insert into left_names (workspace_id, up_to) select given.workspace_id, pg_sequence_last_value('failure_places') from unnest($1::uuid[]) as given (workspace_id)`;
-    expect(() => sayWorkspace(text, [[one]], nothing)).toThrow(
+    expect(() => statementForWorkspace(text, [[one]], nothing)).toThrow(
       'the position of the sequence failure_places is unknown',
     );
     const lastValues = new Map([['failure_places', '7']]);
-    expect(sayWorkspace(text, [[one]], { ...nothing, lastValues })).toMatchObject({
+    expect(statementForWorkspace(text, [[one]], { ...nothing, lastValues })).toMatchObject({
       values: [one, '7'],
       text: expect.stringContaining('select given.workspace_id, $2::bigint from'),
     });
@@ -89,6 +93,8 @@ describe('the form of a statement for one workspace', () => {
 
   test('omits the condition for rows of earlier releases, which have no workspace', () => {
     const text = `select from unnest($1::uuid[]) as given (workspace_id) join ledger on ${isOf('ledger', 'given')}`;
-    expect(sayWorkspace(text, [[one]], nothing).text).toContain('on ledger.workspace_id = $1::uuid and');
+    expect(statementForWorkspace(text, [[one]], nothing).text).toContain(
+      'on ledger.workspace_id = $1::uuid and',
+    );
   });
 });

@@ -86,7 +86,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => beginErasurePass(store, workspaceId, 0),
     () => eraseFromLog(store, workspaceId, 100),
     () => isErasureWaiting(store, workspaceId),
-    () => watchHorizon(store).look(),
+    () => watchHorizon(store).check(),
     async () => {
       await requestSegmentExport(store, asked);
       return requestSegmentExport(store, { ...asked, id: newId() });

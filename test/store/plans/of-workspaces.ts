@@ -58,7 +58,7 @@ import {
   markEnded,
   readEnds,
 } from '../../../src/store/processes.ts';
-import { confirmLosses, hasLostSince, listLosses, tellLoss } from '../../../src/store/queue-losses.ts';
+import { confirmLosses, hasLostSince, listLosses, reportLoss } from '../../../src/store/queue-losses.ts';
 import { countByShard, findHomes, leaveShards, recordHome } from '../../../src/store/queue-shards.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/rate-limits.ts';
 import {
@@ -121,8 +121,8 @@ export const ofWorkspaces: Asking = (
       ...{ shard: 1, now: 'now', mark: 'mark', additions: 1, waitingSince: undefined },
     }),
   () => hasLostSince(store, '2026-01-01'),
-  () => tellLoss(store, 1, { found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
-  () => tellLoss(store, 1, { shard: 1, found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
+  () => reportLoss(store, 1, { found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
+  () => reportLoss(store, 1, { shard: 1, found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
   () => confirmLosses(store, 1),
   () => listLosses(store, 1),
   () => presentMembers(store),

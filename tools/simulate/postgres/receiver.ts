@@ -30,7 +30,7 @@ export class Receivers {
   open(id: string, given: { host: Host; link: Link; fail(message: string): Error }): Destination {
     const { host, link, fail } = given;
     return {
-      most: { messages: 20, bytes: 100_000 },
+      limits: { messages: 20, bytes: 100_000 },
       deliver: (batch, signal) =>
         new Promise((resolve, reject) => {
           const abort = () => reject(signal.reason);

@@ -54,13 +54,13 @@ export async function fold(
 /** Result of an object: RELOAD if nothing was done; undefined if it was folded or refused, or has no effect. */
 type Folded = typeof RELOAD | undefined;
 
-function foldOne(item: WorkItem, place: number, changes: Changes): Folded {
+function foldOne(item: WorkItem, index: number, changes: Changes): Folded {
   if (isTrack(item))
     return item.object.identifier
       ? foldTrack(item, item.object.identifier, changes)
       : foldImport(item, changes);
   const folded = isSubscription(item)
-    ? foldSubscription(item, place, changes)
+    ? foldSubscription(item, index, changes)
     : foldIdentity(item as WorkItem<IdentityObject>, changes);
   return typeof folded === 'string' ? refuse(item, folded, changes) : folded;
 }

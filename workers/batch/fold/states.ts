@@ -27,12 +27,12 @@ type FoldedSubscription = string | undefined | typeof RELOAD;
  */
 export function foldSubscription(
   item: WorkItem<SubscriptionObject>,
-  place: number,
+  index: number,
   changes: Changes,
 ): FoldedSubscription {
   return item.object.kind === 'group_state'
     ? foldGroupState(item as WorkItem<AcceptedGroupState>, changes)
-    : foldEmailChange(item as WorkItem<AcceptedEmailChange>, place, changes);
+    : foldEmailChange(item as WorkItem<AcceptedEmailChange>, index, changes);
 }
 
 /**
@@ -77,22 +77,22 @@ function foldGroupState(
  */
 function foldEmailChange(
   { workspaceId, requestId, object }: WorkItem<AcceptedEmailChange>,
-  place: number,
+  index: number,
   { profiles, states, emails }: Changes,
 ): FoldedSubscription {
   const { email, state, hard_bounced, marked_as_spam } = object;
   if (profiles.isContested(workspaceId, { email })) return RELOAD;
   if (marked_as_spam === false) {
     if (emails.crowded.has(workspaceId, email)) return tooManyHolders({ email });
-    if (emails.clearedSpam.length !== place) return RELOAD;
+    if (emails.clearedSpam.length !== index) return RELOAD;
     emails.clearedSpam.push({ workspaceId, email, requestId });
   }
-  const saying = { subject: { workspaceId, kind: 'email', name: email }, requestId } as const;
+  const write = { subject: { workspaceId, kind: 'email', name: email }, requestId } as const;
   if (state !== undefined) {
-    states.set(saying, GLOBAL, { channel: 'email', state });
+    states.set(write, GLOBAL, { channel: 'email', state });
   }
   if (hard_bounced !== undefined) {
-    states.mark(saying, 'hard_bounce', hard_bounced);
+    states.mark(write, 'hard_bounce', hard_bounced);
     emails.bounces.set(workspaceId, email, { workspaceId, email, hardBounced: hard_bounced });
   }
   return undefined;
@@ -158,8 +158,8 @@ export function canMove(profile: LoadedProfile, standard: StandardAttributes, { 
     if (!isSame(from, phoneSubject(profile, { phone, phoneValid })) && !states.of(from)) return false;
   }
   if (email == null || profile.email !== null) return true;
-  const said = ownStates(profile, 'email', states);
-  if (!said?.some(([group]) => group === GLOBAL)) return said !== undefined;
+  const ownGroups = ownStates(profile, 'email', states);
+  if (!ownGroups?.some(([group]) => group === GLOBAL)) return ownGroups !== undefined;
   return states.isHeld(profile.workspaceId, email) !== undefined;
 }
 
@@ -205,9 +205,9 @@ export function moveEmail(
   profiles.setEmail(profile, email);
   if (!isFirst) return;
   if (profile.isNew) states.know(own(profile));
-  const said = ownStates(profile, 'email', states)!;
+  const ownGroups = ownStates(profile, 'email', states)!;
   const to = subjectOf(profile, 'email');
-  for (const [group, state] of said) {
+  for (const [group, state] of ownGroups) {
     states.drop({ subject: own(profile), requestId }, group, state);
     if (group === GLOBAL) profile.setColumns({ email_subscribe: null });
     const isHeld = states.isHeld(profile.workspaceId, email) || profiles.isShared(profile, { email });
