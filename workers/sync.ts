@@ -19,7 +19,7 @@ import { JobAttempts } from './jobs/job-attempts.ts';
 import { createStreamMetrics, createYielding } from './streams/context.ts';
 import { startStreams } from './streams/deliver.ts';
 import { openSource } from './streams/source.ts';
-import { createRowJudge, createRules } from './sync/chunk.ts';
+import { createRowValidator, createRules } from './sync/chunk.ts';
 import { createSyncMetrics, type SyncContext } from './sync/context.ts';
 import { createSourceOpener } from './sync/read.ts';
 import { createRetentionMetrics, startRetention } from './sync/retention.ts';
@@ -60,7 +60,7 @@ async function main(host: Host): Promise<void> {
     rulesOf: (run) => createRules(pool, run, config.KEY_CACHE_MS),
     throttleOf: ({ workspaceId }) => createThrottle({ ...throttle, workspaceId }),
     making: {
-      judge: createRowJudge(config.SERVICE_ID_FIELD, {
+      judge: createRowValidator(config.SERVICE_ID_FIELD, {
         longStrings: config.LONG_STRINGS as LongStrings,
         rules: vendorRules,
       }),

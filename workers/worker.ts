@@ -9,7 +9,7 @@ import { type Lanes, startLanes } from './lane/lanes.ts';
 import { Scheduler } from './lane/scheduler.ts';
 import { createWorkerMetrics } from './metrics.ts';
 import { startDeadLetters } from './upkeep/dead-letters.ts';
-import { startSettling } from './upkeep/tombstones.ts';
+import { startTombstoneCleanup } from './upkeep/tombstones.ts';
 import { startUpkeep } from './upkeep/upkeep.ts';
 
 /** Runs the Procfile's `worker` process, which applies the jobs of the lanes. Several can run at the same time. */
@@ -34,7 +34,7 @@ async function main(host: Host): Promise<void> {
     database: { pool },
     lanes: config.LANES,
   });
-  const settling = startSettling(pool, log, () => void deadLetters.forgetErased());
+  const settling = startTombstoneCleanup(pool, log, () => void deadLetters.forgetErased());
   const scheduler = new Scheduler(pool, {
     ...{ metrics, log, processId: id },
     onDeadLetters: (ids) => void deadLetters.show(ids),

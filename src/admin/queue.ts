@@ -4,7 +4,7 @@ import type { Config } from '../platform/config.ts';
 import { describeFailure } from '../platform/format.ts';
 import { until } from '../platform/poll.ts';
 import { connectProducer, type QueueConnection } from '../queue/connection.ts';
-import { mendAndReplay, NotMended, type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
+import { fixAndReplay, NotFixed, type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { joinInstallation } from '../queue/installation.ts';
 import { everyLane, type Layout, type LayoutSettings, layoutOf, QueueUnavailable } from '../queue/lanes.ts';
@@ -115,14 +115,14 @@ export async function replayInChunks(
  * Replaces the object of a dead letter with a corrected one, and replays it.
  * @throws {Refusal} if the corrected object is rejected, or if the queue does not accept the job
  */
-export async function mendInQueue(
+export async function fixInQueue(
   installation: Installation,
   id: string,
   mended: { text: string; by: string },
 ): Promise<void> {
   await withQueue(installation, async (context) => {
-    await mendAndReplay(context, id, mended).catch((error: unknown) => {
-      if (error instanceof NotMended) throw new Refusal(error.message);
+    await fixAndReplay(context, id, mended).catch((error: unknown) => {
+      if (error instanceof NotFixed) throw new Refusal(error.message);
       if (!(error instanceof QueueUnavailable)) throw error;
       const reason = describeFailure(error.cause ?? error);
       throw new Refusal(

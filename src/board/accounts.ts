@@ -9,7 +9,7 @@ import { hashApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
 import { beginSession, endSessions, findSession, leaveSession, touchSession } from '../store/sessions.ts';
 import { accountViewer, operatorViewer, type Viewer } from './access.ts';
-import type { Proved } from './openid-connect.ts';
+import type { VerifiedIdentity } from './openid-connect.ts';
 import { type Client, isSecret, LIFETIME_MS, newSecret } from './sessions.ts';
 
 const derive = promisify<string, Buffer, number, object, Buffer>(scrypt);
@@ -149,7 +149,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
 
     /** Starts a session for a user whom an OpenID provider authenticated. The provider is trusted for one company. */
     async signInProved(
-      { email, company }: Proved,
+      { email, company }: VerifiedIdentity,
       arrival: Arrival,
     ): Promise<{ secret: string } | { refused: 'unknown' | 'inactive'; companyId: string }> {
       const which = validate(company) ? [{ id: company }, { name: company }] : [{ name: company }];

@@ -15,7 +15,7 @@ import {
 import { ownProblems } from '../processes/process.ts';
 import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
-import { Sorry, sendSorry, viewerOf } from './console.ts';
+import { PageError, sendErrorPage, viewerOf } from './console.ts';
 import { createAssets } from './files.ts';
 import type { Live } from './live.ts';
 import { QUEUES_PATH } from './queues.ts';
@@ -167,7 +167,7 @@ export function createBoardApp({
     (full && accountId === undefined ? queues : maskedQueues)(request, response, next);
   });
   app.use((request, response) => {
-    sendSorry(request, response, new Sorry(404, 'Page not found.'));
+    sendErrorPage(request, response, new PageError(404, 'Page not found.'));
   });
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   app.use((error: { status?: number }, _request: Request, response: Response, _next: NextFunction) => {

@@ -15,7 +15,7 @@ import type { createWaitingSearch } from '../queue/waiting-search.ts';
 import { isRight, type PagePermit, type Permit } from '../resources/rights.ts';
 import type { Actor } from '../store/audit.ts';
 import { type Database, storable } from '../store/database.ts';
-import { isPostgresAway } from '../store/error-cause.ts';
+import { isPostgresUnavailable } from '../store/error-cause.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { isPermitted, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './files.ts';
@@ -96,8 +96,8 @@ export interface Page<Services = ConsoleServices> {
 }
 
 /** An error that the console shows to the user as a page or as JSON, with its HTTP status. */
-export class Sorry extends Error {
-  override name = 'Sorry';
+export class PageError extends Error {
+  override name = 'PageError';
   readonly status: number;
 
   constructor(status: 400 | 403 | 404 | 409 | 429 | 503, message: string) {
@@ -137,7 +137,10 @@ export function createConsole<Services extends Pick<ConsoleServices, 'config' | 
     const seconds = actions.secondsLeft(who);
     if (seconds > 0) {
       response.set('Retry-After', String(seconds));
-      throw new Sorry(429, `You can submit ${MAX_ACTIONS} actions per minute. Try again in ${seconds} s.`);
+      throw new PageError(
+        429,
+        `You can submit ${MAX_ACTIONS} actions per minute. Try again in ${seconds} s.`,
+      );
     }
     actions.count(who);
     next();
@@ -155,7 +158,7 @@ export function createConsole<Services extends Pick<ConsoleServices, 'config' | 
     const found = sorryOf(error);
     if (!found || response.headersSent) return next(error);
     if (found.status >= 500) services.log.warn({ err: error }, 'request to the console failed');
-    sendSorry(request, response, found);
+    sendErrorPage(request, response, found);
   });
   return router;
 }
@@ -207,7 +210,7 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
   else if ('file' in reply) {
     services.log.info({ path: request.path, account_id: viewer.accountId }, 'console download');
     if (!(await download(response, reply)))
-      throw new Sorry(503, 'Too many downloads are running. Try again in a few seconds.');
+      throw new PageError(503, 'Too many downloads are running. Try again in a few seconds.');
   } else {
     const loss = services.loss();
     const { title, body, status = 200, refresh } = reply;
@@ -220,7 +223,7 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
 /**
  * Checks the page's right.
  * @returns the workspaces in which the viewer has the right
- * @throws {Sorry} if the viewer lacks it
+ * @throws {PageError} if the viewer lacks it
  */
 function enter(right: Page['right'], viewer: Viewer): Workspace[] {
   if (!isPermitted(viewer, right)) throw isRight(right) && viewer.full ? noWorkspace() : lacking(right);
@@ -249,19 +252,19 @@ function actorOf({ accountId, user }: Viewer, request: Request): Actor {
 
 export const viewerOf = (response: Response) => response.locals.viewer as Viewer;
 
-export function lacking(right: PagePermit): Sorry {
+export function lacking(right: PagePermit): PageError {
   if (!isRight(right))
-    return new Sorry(
+    return new PageError(
       403,
       right === 'company'
         ? "Your account needs the company permission 'admin' or 'manage_company_settings'."
         : 'Only BOARD_USER can do this.',
     );
   const names = rights[right].map((name) => `'${name}'`).join(' or ');
-  return new Sorry(403, `Your account needs the permission ${names} in a workspace.`);
+  return new PageError(403, `Your account needs the permission ${names} in a workspace.`);
 }
 
-/** @throws {Sorry} if the viewer lacks the permit in the given workspace; the message names the first missing right */
+/** @throws {PageError} if the viewer lacks the permit in the given workspace; the message names the first missing right */
 export function requirePermit(
   { viewer }: Pick<Visit<unknown>, 'viewer'>,
   permit: Permit,
@@ -273,21 +276,22 @@ export function requirePermit(
 
 /** Error for a viewer who has every right but sees no workspace. */
 const noWorkspace = () =>
-  new Sorry(
+  new PageError(
     503,
     'No workspace found: Postgres does not answer, or no workspace exists yet (penstock workspaces create).',
   );
 
 /** Maps an error to one that the user may see; undefined if the error must not be shown. */
-function sorryOf(error: unknown): Sorry | undefined {
-  if (error instanceof Sorry) return error;
+function sorryOf(error: unknown): PageError | undefined {
+  if (error instanceof PageError) return error;
   if (error instanceof QueueUnavailable)
-    return new Sorry(503, 'The queue is not reachable. Your change was not saved. Try again.');
+    return new PageError(503, 'The queue is not reachable. Your change was not saved. Try again.');
   const { type } = error as { type?: string };
   if (type === 'entity.too.large')
-    return new Sorry(400, 'The form is too large. Send fewer or shorter values.');
-  if (type === 'parameters.too.many') return new Sorry(400, `A form can have at most ${MAX_FIELDS} values.`);
-  if (isPostgresAway(error)) return new Sorry(503, 'Postgres does not answer. Try again later.');
+    return new PageError(400, 'The form is too large. Send fewer or shorter values.');
+  if (type === 'parameters.too.many')
+    return new PageError(400, `A form can have at most ${MAX_FIELDS} values.`);
+  if (isPostgresUnavailable(error)) return new PageError(503, 'Postgres does not answer. Try again later.');
   return undefined;
 }
 
@@ -301,7 +305,7 @@ const titles: Record<number, string> = {
 };
 
 /** Sends an error page, or JSON if the client does not accept HTML. */
-export function sendSorry(request: Request, response: Response, { status, message }: Sorry): void {
+export function sendErrorPage(request: Request, response: Response, { status, message }: PageError): void {
   response.status(status).set('Cache-Control', 'no-store');
   if (request.accepts(['json', 'html']) !== 'html') {
     response.json({ message });
@@ -314,7 +318,7 @@ export function sendSorry(request: Request, response: Response, { status, messag
 
 /**
  * Returns the workspace in the query (id or name), or undefined if the query names none.
- * @throws {Sorry} if the viewer has no permission in it
+ * @throws {PageError} if the viewer has no permission in it
  */
 export async function chosenWorkspace({
   findWorkspace,
@@ -323,6 +327,6 @@ export async function chosenWorkspace({
   const id = query('workspace');
   if (id === '') return undefined;
   const found = await findWorkspace(id);
-  if (!found) throw new Sorry(404, 'Workspace not found, or your account has no permission in it.');
+  if (!found) throw new PageError(404, 'Workspace not found, or your account has no permission in it.');
   return found;
 }

@@ -64,7 +64,7 @@ export function createFleet({
     ...{ lacking, ...(rejectsWrites && { rejectsWrites }), ...(log && { log }), readsOnce: false },
   });
   let past: Counted[] = [];
-  let last: { takenAt: number; look: Promise<FleetState> } | undefined;
+  let last: { takenAt: number; state: Promise<FleetState> } | undefined;
   let begun = new Map<string, Date>();
 
   function ratesOf(counters: FleetCounters): Rates | undefined {
@@ -102,12 +102,12 @@ export function createFleet({
 
   return {
     /** Reads the fleet. Never rejects. */
-    look(): Promise<FleetState> {
-      if (last && performance.now() - last.takenAt < FRESH_MS) return last.look;
+    read(): Promise<FleetState> {
+      if (last && performance.now() - last.takenAt < FRESH_MS) return last.state;
       // A pending reading is reused however long the stores take.
-      const taking = { takenAt: Number.POSITIVE_INFINITY, look: take() };
+      const taking = { takenAt: Number.POSITIVE_INFINITY, state: take() };
       last = taking;
-      return taking.look.finally(() => {
+      return taking.state.finally(() => {
         taking.takenAt = performance.now();
       });
     },

@@ -31,7 +31,7 @@ export function recordHistory(pool: Pool, fleet: Fleet, log: Log): Service & { n
 
   async function record(): Promise<void> {
     if (await isMinuteRecorded(pool)) return;
-    const { processes, lanes, counters, postgres, redis } = await fleet.look();
+    const { processes, lanes, counters, postgres, redis } = await fleet.read();
     // Without Postgres, no row can be written.
     if (!processes || !counters || !postgres) return;
     const written = await recordMinute(pool, {

@@ -101,7 +101,7 @@ export interface Shell {
 
 /** Renders a complete HTML page. */
 export function shell({ title, body, path, viewer, notice, alarm, refresh }: Shell): string {
-  const isPresent = (place: string) => path === place || (place !== '/' && path.startsWith(`${place}/`));
+  const isPresent = (page: string) => path === page || (page !== '/' && path.startsWith(`${page}/`));
   return html`<!doctype html>
 <html lang="en">
 ${pageHead({ title, styles: [assetPath('console.css')], scripts: [assetPath('console.js')] })}

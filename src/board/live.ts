@@ -3,7 +3,7 @@ import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import type { Viewer } from './access.ts';
-import { type PageServices, Sorry, sendSorry, viewerOf } from './console.ts';
+import { PageError, type PageServices, sendErrorPage, viewerOf } from './console.ts';
 import type { RangeName } from './history.ts';
 import { healthParts } from './pages/health.ts';
 import { charts, rangeOf } from './pages/history.ts';
@@ -88,7 +88,7 @@ export function createLive({
 
   async function update(): Promise<void> {
     if (streams.size === 0) return;
-    const now = await fleet.look();
+    const now = await fleet.read();
     const parts = Object.entries(healthParts(now, connection.kind)).map(([name, { text }]) => [name, text]);
     const all: Parts = Object.fromEntries(parts);
     for (const range of now.processes ? new Set([...streams].map((one) => one.range)) : [])
@@ -154,11 +154,11 @@ export function createLive({
       const own = [...streams].filter((one) => one.owner === owner).length;
       if (own >= MAX_STREAMS_PER_ACCOUNT || streams.size >= MAX_STREAMS) {
         response.set('Retry-After', '30');
-        const sorry = new Sorry(
+        const sorry = new PageError(
           503,
           'Too many windows receive live updates. Close one, or reload this page manually.',
         );
-        return sendSorry(request, response, sorry);
+        return sendErrorPage(request, response, sorry);
       }
       response.set({
         'Content-Type': 'text/event-stream; charset=utf-8',

@@ -71,7 +71,7 @@ class TooManySignIns extends Error {
 }
 
 /** A user whom the provider authenticated. */
-export interface Proved {
+export interface VerifiedIdentity {
   /** User name of an account, in lower case. */
   email: string;
   /** Name or id of the company for which the provider is trusted. */
@@ -197,7 +197,7 @@ function createFlow(config: OidcConfig, report: (error: unknown) => void) {
     return normalizeStaffEmail(value);
   }
 
-  async function exchange(secret: string, search: string): Promise<Proved | Problem> {
+  async function exchange(secret: string, search: string): Promise<VerifiedIdentity | Problem> {
     const { library, configuration } = await provider();
     try {
       const tokens = await library.authorizationCodeGrant(
@@ -252,7 +252,7 @@ function createFlow(config: OidcConfig, report: (error: unknown) => void) {
     async finish(
       secret: string | undefined,
       { search, source }: { search: string; source: string },
-    ): Promise<Proved | Problem> {
+    ): Promise<VerifiedIdentity | Problem> {
       if (!isSecret(secret) || search.length > MAX_CALLBACK_LENGTH) return 'stale';
       const [state = '', ...others] = new URLSearchParams(search).getAll('state');
       if (others.length > 0 || !isEqual(state, derived(secret, 'state'))) return 'stale';
@@ -282,7 +282,7 @@ export interface OpenIdSignIn {
   enter(
     request: Request,
     response: Response,
-    proved: Proved,
+    proved: VerifiedIdentity,
   ): Promise<'done' | 'unknown' | 'inactive' | 'busy'>;
   /** Renders the sign-in form with an error. */
   page(problem: string): string;

@@ -9,10 +9,10 @@ import { isPermitted } from './access.ts';
 import {
   chosenWorkspace,
   type Page,
+  PageError,
   type PageServices,
   type Reply,
   requirePermit,
-  Sorry,
   type Visit,
 } from './console.ts';
 import {
@@ -283,7 +283,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
   #chosenCreation({ field }: ResourceVisit, creation: Creation<One>): Creation<One> {
     const all = [creation, ...(this.#resource.ownerActions ?? [])];
     const chosen = all.find(({ verb }) => verb === (field('action') || creation.verb));
-    if (!chosen) throw new Sorry(400, `'action' must be ${all.map(({ verb }) => verb).join(' or ')}.`);
+    if (!chosen) throw new PageError(400, `'action' must be ${all.map(({ verb }) => verb).join(' or ')}.`);
     return chosen;
   }
 
@@ -313,7 +313,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
 
   /**
    * Returns the owner for a new entry.
-   * @throws {Sorry} if the form names no owner, or one that the viewer may not see
+   * @throws {PageError} if the form names no owner, or one that the viewer may not see
    */
   async #ownerOfNew(visit: ResourceVisit): Promise<Owner> {
     const { scope, many } = this.#resource;
@@ -322,7 +322,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
     if (scope === 'company') return (await chosenCompany({ ...visit, query: field })).company;
     const found = await findWorkspace(field('workspace'));
     if (!found)
-      throw new Sorry(400, `'workspace' must be the id of a workspace in which you can see ${many}.`);
+      throw new PageError(400, `'workspace' must be the id of a workspace in which you can see ${many}.`);
     return found;
   }
 
@@ -345,14 +345,17 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
 
   /**
    * Finds the entry of the request.
-   * @throws {Sorry} if it does not exist or the viewer may not see it
+   * @throws {PageError} if it does not exist or the viewer may not see it
    */
   async #find(visit: ResourceVisit): Promise<One> {
     const { scope, find, ownerOf, one: noun } = this.#resource;
     const { params, viewer, workspaces, findWorkspace, query, field } = visit;
     const id = params.id ?? '';
     const owners = scope === 'company' ? 'company' : 'workspaces';
-    const unknown = new Sorry(404, `${noun[0]!.toUpperCase()}${noun.slice(1)} not found in your ${owners}.`);
+    const unknown = new PageError(
+      404,
+      `${noun[0]!.toUpperCase()}${noun.slice(1)} not found in your ${owners}.`,
+    );
     if (!isUuid(id)) throw unknown;
     if (scope === 'workspace') {
       const named = query('workspace') || field('workspace');
@@ -427,7 +430,8 @@ ${
     // A viewer who may do none of the actions gets 403, also for an unknown action.
     const open = actions.find(({ permit }) => isPermitted(visit.viewer, permit, ownerOf(one)));
     requirePermit(visit, (action ?? open ?? only!).permit, ownerOf(one));
-    if (!action) throw new Sorry(400, `'action' must be ${actions.map((known) => known.verb).join(', ')}.`);
+    if (!action)
+      throw new PageError(400, `'action' must be ${actions.map((known) => known.verb).join(', ')}.`);
     const { values, ...sent } = readForm(visit, action.fields, action.filled?.(one));
     const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
       ...{ title: nameOf(one), status },

@@ -139,7 +139,7 @@ export function readCookie({ headers }: Request, name: string): string | undefin
 export const readSessionCookie = (request: Request) => readCookie(request, NAME);
 
 /** Whether the form came from an https page. TLS is then terminated by a reverse proxy. */
-export const cameByTls = ({ headers }: Request) => headers.origin?.startsWith('https:') === true;
+export const isOverTls = ({ headers }: Request) => headers.origin?.startsWith('https:') === true;
 
 /**
  * Sets the session cookie without an expiry, so that it ends when the browser is closed.

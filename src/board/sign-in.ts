@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Request, Response, Router } from 'express';
 import express from 'express';
-import { unlessAway } from '../platform/lifecycle.ts';
+import { unlessUnavailable } from '../platform/lifecycle.ts';
 import type { Log, StrangersLog } from '../platform/log.ts';
 import { storable } from '../store/database.ts';
 import { namelessOperator, type Viewer } from './access.ts';
@@ -16,9 +16,9 @@ import {
   signOutPage,
 } from './pages/sign-in.ts';
 import {
-  cameByTls,
   clearSessionCookie,
   clientOf,
+  isOverTls,
   type OperatorSessions,
   readSessionCookie,
   writeSessionCookie,
@@ -121,7 +121,7 @@ export function createSignIn({
     const client = clientOf(request);
     const session = operators.find(secret, client);
     if (!session) return accounts.arrived(secret, client);
-    const viewer = await unlessAway(isPostgresAway, () => accounts.operator(account.user)).catch(() =>
+    const viewer = await unlessUnavailable(isPostgresAway, () => accounts.operator(account.user)).catch(() =>
       namelessOperator(account.user),
     );
     return { ...viewer, sessionId: session.id };
@@ -201,7 +201,7 @@ export function createSignIn({
     if (secret !== undefined) {
       lockout.succeeded();
       signIns.count(name);
-      writeSessionCookie(response, secret, cameByTls(request));
+      writeSessionCookie(response, secret, isOverTls(request));
       response.redirect(303, takeTarget(request, response, isSecure));
     } else {
       failures.note(isOperator ? undefined : user.toLowerCase(), arrival.client);

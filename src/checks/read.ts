@@ -1,5 +1,5 @@
 import { readDisk } from '../platform/disk.ts';
-import { unlessAway, withTimeout } from '../platform/lifecycle.ts';
+import { unlessUnavailable, withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -119,7 +119,7 @@ export function createReader(options: ReaderOptions): Reader {
     return { latency: performance.now() - begun, ...health };
   });
   const readDepths = oneAtATime((lanes: number) =>
-    createLaneDepths(connection!.laneStore, { lanes, timeout: patience }).look(),
+    createLaneDepths(connection!.laneStore, { lanes, timeout: patience }).readAll(),
   );
 
   const isPostgresAway = () => options.lacking?.().some(({ name }) => name === 'postgres') ?? false;
@@ -150,7 +150,7 @@ export function createReader(options: ReaderOptions): Reader {
     if (!first) return undefined;
     const { values, done, begunAt } = readOthers();
     await inTime(
-      unlessAway(isPostgresAway, () => done),
+      unlessUnavailable(isPostgresAway, () => done),
       storedMs,
     );
     const isOld = performance.now() - begunAt > 2 * storedMs;

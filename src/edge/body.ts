@@ -305,10 +305,10 @@ export function outlineOf(text: Uint8Array): 'whole' | 'too complex' | 'malforme
 }
 
 function ruleOf({ depth, containers, keys }: { depth: number; containers: number; keys: number }) {
-  const most = OBJECT_LIMITS;
-  if (depth > most.depth) return `it must not nest deeper than ${MAX_DEPTH}`;
-  if (keys > most.keys) return `it must not have more than ${most.keys} keys with all that is in it`;
-  if (containers > most.containers)
-    return `it must not have more than ${most.containers} objects and arrays in it`;
+  const limits = OBJECT_LIMITS;
+  if (depth > limits.depth) return `it must not nest deeper than ${MAX_DEPTH}`;
+  if (keys > limits.keys) return `it must not have more than ${limits.keys} keys with all that is in it`;
+  if (containers > limits.containers)
+    return `it must not have more than ${limits.containers} objects and arrays in it`;
   return undefined;
 }

@@ -75,7 +75,7 @@ export function createHeads(maxBytes: number) {
   function watch(server: Server): Service {
     server.maxHeadersCount = MAX_HEADERS;
     let isBusy = false;
-    let farewells = 0;
+    let closing = 0;
     /** Connections that wait for their turn to be read. */
     const unread: Socket[] = [];
     let waited = 0;
@@ -126,7 +126,7 @@ export function createHeads(maxBytes: number) {
       seen = sum;
       for (const socket of excess) {
         connections.delete(socket);
-        if (farewells < MAX_ANSWERED_CLOSES) bidFarewell(socket);
+        if (closing < MAX_ANSWERED_CLOSES) answerAndClose(socket);
         else socket.destroy();
       }
     }
@@ -134,9 +134,9 @@ export function createHeads(maxBytes: number) {
      * Answers and closes a connection. Data that it sends until it is closed is still read, so only a few are
      * answered at a time.
      */
-    function bidFarewell(socket: Socket): void {
-      farewells++;
-      socket.once('close', () => farewells--);
+    function answerAndClose(socket: Socket): void {
+      closing++;
+      socket.once('close', () => closing--);
       server.emit('clientError', Object.assign(new Error('head shed'), { code: HEAD_SHED }), socket);
       socket.destroySoon();
     }

@@ -95,7 +95,7 @@ export function watchLoopLag(sampleMs = LOOP_SAMPLE_MS) {
   let due = performance.now() + LOOK;
 
   // Not a poller: pollers may be delayed, which would look like lag.
-  const looks = setInterval(() => {
+  const poller = setInterval(() => {
     const now = performance.now();
     // The histogram counts the time between two samples as delay.
     const mean = histogram.count > 0 ? histogram.mean / 1e6 - sampleMs : 0;
@@ -108,7 +108,7 @@ export function watchLoopLag(sampleMs = LOOP_SAMPLE_MS) {
   const service: Service = {
     name: 'event loop',
     async stop() {
-      clearInterval(looks);
+      clearInterval(poller);
       histogram.disable();
     },
   };

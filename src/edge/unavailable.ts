@@ -3,7 +3,7 @@ import type { Operation } from '../operations/operation.ts';
 import { RendererBusy } from '../preferences/renderer.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { RedisUnavailable } from '../queue/open-redis.ts';
-import { isPostgresAway } from '../store/error-cause.ts';
+import { isPostgresUnavailable } from '../store/error-cause.ts';
 
 type Unavailability = {
   [Name in ErrorName]: (typeof errors)[Name]['status'] extends 503 ? Name : never;
@@ -74,6 +74,6 @@ export function isUnavailable(error: unknown): boolean {
     error instanceof RendererBusy ||
     error instanceof RedisUnavailable ||
     (error instanceof ApiError && error.status === 503) ||
-    isPostgresAway(error)
+    isPostgresUnavailable(error)
   );
 }

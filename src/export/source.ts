@@ -69,7 +69,7 @@ const USERS_PER_QUERY = 5000;
 const PROFILES_PER_QUERY = 200;
 const USERS_OF_FILE = 50_000;
 
-export const everybody: Definition = { all: [] };
+export const allUsers: Definition = { all: [] };
 
 /** Ids of exported users in their order, with the number of users that were evaluated for them. */
 interface UsersPage {
@@ -83,7 +83,7 @@ export async function* pagesOfUsers(
   { wanted, connection, leaving, lookedAt = USERS_PER_QUERY }: Reading,
   after: string,
 ): AsyncGenerator<UsersPage, void> {
-  const definition = wanted.segment?.definition ?? everybody;
+  const definition = wanted.segment?.definition ?? allUsers;
   for (let position = after; ; ) {
     leaving.throwIfAborted();
     const part = { workspaceId: wanted.workspace.id, definition, after: position, limit: lookedAt };
@@ -182,7 +182,7 @@ async function ownersOf(
       `more than ${MAX_STEPS} merges follow one another for one of ${uniqueIds.length} users, from ${toServiceId(uniqueIds[0]!)} on`,
     );
   const ids = [...new Set(uniqueIds.map((id) => kept.get(id) ?? id))];
-  const definition = wanted.segment?.definition ?? everybody;
+  const definition = wanted.segment?.definition ?? allUsers;
   const ownersById = new Map(
     (await findOwners(connection, workspaceId, { ids, definition })).map((owner) => [owner.id, owner]),
   );

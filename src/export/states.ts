@@ -11,8 +11,8 @@ import {
 } from '../store/bulk-export.ts';
 import { readProfiles, type StoredUser } from '../store/export.ts';
 import {
+  allUsers,
   type ExportedRow,
-  everybody,
   nameOf,
   namingColumns,
   type Page,
@@ -71,7 +71,7 @@ function ofAll(reading: Reading): Source {
   async function named(states: ExportedGroupState[]): Promise<ExportedRow[]> {
     const ids = states.filter(({ kind }) => kind === 'profile').map(({ subject }) => subject);
     const found =
-      ids.length > 0 ? await findOwners(connection, workspaceId, { ids, definition: everybody }) : [];
+      ids.length > 0 ? await findOwners(connection, workspaceId, { ids, definition: allUsers }) : [];
     const owners = new Map(found.map((owner) => [owner.id, owner]));
     return states.flatMap(({ kind, subject, groupId, state, channel }) => {
       const setting = { subscription_group_id: groupId, subscription_state: state };
@@ -115,7 +115,7 @@ function ofSegment(reading: Reading): Source {
     for await (const { ids, read, last } of pagesOfUsers(reading, after)) {
       const users = ids.length > 0 ? await readProfiles(connection, workspaceId, { ids, fields }) : [];
       const found =
-        ids.length > 0 ? await findOwners(connection, workspaceId, { ids, definition: everybody }) : [];
+        ids.length > 0 ? await findOwners(connection, workspaceId, { ids, definition: allUsers }) : [];
       const owners = new Map(found.map((owner) => [owner.id, owner]));
       users.sort((one, other) => (one.id < other.id ? -1 : 1));
       const rows = users.flatMap((user) => rowsOf(user, nameOf(owners.get(user.id)!, serviceIdField)));

@@ -11,26 +11,26 @@ import { rulesOf } from '../schemas/vendor-rules.ts';
 import type { Actor } from '../store/audit.ts';
 import type { Pool } from '../store/database.ts';
 import {
-  aloneWithImport,
   findImport,
   type ImportKey,
   type ImportProgress,
   insertImport,
   STAGED_DAYS,
   type StoredImport,
+  withImportLock,
 } from '../store/imports.ts';
 import { listProcesses } from '../store/processes.ts';
 import type { Input } from './open-input.ts';
 import { openRefusedRows, requireFree } from './refused-rows.ts';
 import {
   createCallers,
-  createJudge,
-  type Judge,
-  judgeRows,
+  createRowValidator,
   type MappedRow,
   mapRows,
   type Routing,
   type RowOptions,
+  type RowValidator,
+  validateRows,
   verdictOf,
 } from './rows.ts';
 import { type ImportEnd, runImport } from './run.ts';
@@ -85,7 +85,7 @@ export async function importFile(wanted: Wanted, context: Context, watching: Wat
   // Check before the import is recorded, so that a file without rows leaves no record of an import.
   for (const warning of await warningsOf(wanted)) watching.onWarning(warning);
   // Two processes would write the same file of refused rows.
-  const imported = await aloneWithImport(pool, key, async () =>
+  const imported = await withImportLock(pool, key, async () =>
     importRows(wanted, await begin(wanted, key, context), { context, watching }),
   );
   if (imported) return imported;
@@ -136,10 +136,15 @@ async function importRows(
   }
 }
 
-function judgeOf({ updateExistingOnly }: Wanted, config: JudgeConfig): Judge {
+function judgeOf({ updateExistingOnly }: Wanted, config: JudgeConfig): RowValidator {
   const { SERVICE_ID_FIELD: serviceIdField, LONG_STRINGS, VENDOR_RULES } = config;
   const rules = rulesOf[VENDOR_RULES];
-  return createJudge({ serviceIdField, longStrings: LONG_STRINGS as LongStrings, rules, updateExistingOnly });
+  return createRowValidator({
+    serviceIdField,
+    longStrings: LONG_STRINGS as LongStrings,
+    rules,
+    updateExistingOnly,
+  });
 }
 
 /** Checks after the last row that the file has not changed since it was opened. */
@@ -237,7 +242,7 @@ export async function previewFile(
           warnings: 'refused' in verdict ? [] : (verdict.warnings ?? []),
         });
       }
-      const { objects, refused, warned } = judgeRows(rows, judge, caller);
+      const { objects, refused, warned } = validateRows(rows, judge, caller);
       await refusedRows.write(refused);
       preview.rows += rows.length;
       preview.accepted += objects.length;

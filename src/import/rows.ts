@@ -147,7 +147,7 @@ interface JudgedRows {
 /** Validates one row. Unexpected errors refuse the row. */
 export function verdictOf(
   { sent, number, refused, field }: MappedRow,
-  judge: Judge,
+  judge: RowValidator,
   caller: Caller,
 ): Verdict {
   if (sent) return orRefusal(() => judge(sent, number - 1, caller));
@@ -155,7 +155,7 @@ export function verdictOf(
 }
 
 /** Validates rows as of one point in time. */
-export function judgeRows(rows: readonly MappedRow[], judge: Judge, caller: Caller): JudgedRows {
+export function validateRows(rows: readonly MappedRow[], judge: RowValidator, caller: Caller): JudgedRows {
   const judged: JudgedRows = { objects: [], refused: [], warned: 0, size: 0 };
   for (const row of rows) {
     const verdict = verdictOf(row, judge, caller);
@@ -189,7 +189,7 @@ type Verdict = { objects: AcceptedObject[]; warnings?: readonly string[] } | Ref
  * Accepts all objects of a row or refuses the row.
  * @param index position of the row in its file, as dead letters and responses name it
  */
-export type Judge = (sent: readonly Sent[], index: number, caller: Caller) => Verdict;
+export type RowValidator = (sent: readonly Sent[], index: number, caller: Caller) => Verdict;
 
 type JudgeOne = (object: Values, index: number, caller: Caller) => Verdict;
 
@@ -205,7 +205,12 @@ interface JudgeOptions {
  * Creates a function that validates objects with the code of /users/track, /users/alias/new,
  * /v2/subscription/status/set and /email/status. The validators are compiled once, by this call.
  */
-export function createJudge({ serviceIdField, longStrings, rules, updateExistingOnly }: JudgeOptions): Judge {
+export function createRowValidator({
+  serviceIdField,
+  longStrings,
+  rules,
+  updateExistingOnly,
+}: JudgeOptions): RowValidator {
   const accept = createAccept(serviceIdField, { longStrings, rules: rules && rowRulesOf(rules) });
   const states = subscriptionStatusSetV2();
   const addresses = emailStatus();

@@ -14,7 +14,7 @@ import {
   stageEnvelopes,
 } from '../store/imports.ts';
 import type { RefusedRows } from './refused-rows.ts';
-import { type createCallers, type Judge, judgeRows, type MappedRow } from './rows.ts';
+import { type createCallers, type MappedRow, type RowValidator, validateRows } from './rows.ts';
 import { ImportError } from './unpack.ts';
 import type { Yielding } from './yielding.ts';
 
@@ -31,7 +31,7 @@ export interface ImportOptions {
   producer: LaneProducer;
   lanes: number;
   maxEnvelopeObjects: number;
-  judge: Judge;
+  judge: RowValidator;
   callerOf: ReturnType<typeof createCallers>;
   refusedRows: RefusedRows;
   yielding: Yielding;
@@ -119,7 +119,7 @@ export async function runImport(
       if (leaving.aborted) return true;
       const started = performance.now();
       const caller = await importing.callerOf(newId());
-      const judged = judgeRows(batch, importing.judge, caller);
+      const judged = validateRows(batch, importing.judge, caller);
       warned += judged.warned;
       // Store refused rows before the progress counts them as processed.
       await refusedRows.write(judged.refused);

@@ -207,7 +207,7 @@ const asTexts: pg.CustomTypesConfig = { getTypeParser: () => (value: string) => 
 export async function* streamQuery(
   client: pg.Client,
   text: string,
-  asked: QueryLimits,
+  limits: QueryLimits,
 ): AsyncGenerator<Row[], QueryResult> {
   const { stream } = connectionOf(client);
   const query = new pg.Query({ text, rowMode: 'array', types: asTexts } as pg.QueryConfig);
@@ -218,8 +218,10 @@ export async function* streamQuery(
 
   query.on('row', (row: unknown) => {
     count += 1;
-    if (count > asked.rows) {
-      stream.destroy(new SourceError('failed', `the server sent more rows than the requested ${asked.rows}`));
+    if (count > limits.rows) {
+      stream.destroy(
+        new SourceError('failed', `the server sent more rows than the requested ${limits.rows}`),
+      );
       return;
     }
     rows.push(row as Row);
@@ -248,10 +250,10 @@ export async function* streamQuery(
         const woken = new Promise<void>((resolve) => {
           wake = resolve;
         });
-        await withTimeout(Math.max(1, asked.milliseconds - waited), woken).catch(() => {
+        await withTimeout(Math.max(1, limits.milliseconds - waited), woken).catch(() => {
           throw new SourceError(
             'failed',
-            `the server did not answer in time (${Math.round(asked.milliseconds)} ms)`,
+            `the server did not answer in time (${Math.round(limits.milliseconds)} ms)`,
           );
         });
       }

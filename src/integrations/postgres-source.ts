@@ -209,9 +209,9 @@ export async function openPostgres(
     throw toSourceError(lost ?? error, where);
   }
 
-  async function* query(statement: string, asked: QueryLimits): AsyncGenerator<Row[], QueryResult> {
+  async function* query(statement: string, limits: QueryLimits): AsyncGenerator<Row[], QueryResult> {
     try {
-      return yield* streamQuery(client, statement, asked);
+      return yield* streamQuery(client, statement, limits);
     } catch (error) {
       const sourceError = toSourceError(lost ?? error, where);
       if (sourceError.message.startsWith(where)) throw sourceError;

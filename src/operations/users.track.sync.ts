@@ -87,12 +87,12 @@ async function readUser(
 
 /** Returns the search for the user of an identifier. If several users share an address, the search lists the addressed user first. */
 function wantedOf(identifier: NonNullable<TrackObject['identifier']>): WantedUser {
-  const place = 0;
-  if ('external_id' in identifier) return { place, externalId: identifier.external_id };
-  if ('service_id' in identifier) return { place, id: toProfileId(identifier.service_id) };
-  if (!('user_alias' in identifier)) return { place, ...identifier };
+  const index = 0;
+  if ('external_id' in identifier) return { place: index, externalId: identifier.external_id };
+  if ('service_id' in identifier) return { place: index, id: toProfileId(identifier.service_id) };
+  if (!('user_alias' in identifier)) return { place: index, ...identifier };
   const { alias_name, alias_label } = identifier.user_alias;
-  return { place, aliasName: alias_name, aliasLabel: alias_label };
+  return { place: index, aliasName: alias_name, aliasLabel: alias_label };
 }
 
 function shownOf(

@@ -167,12 +167,12 @@ export type Semaphore = ReturnType<typeof createSemaphore>;
  * @returns a function that queues one request. It rejects with the error of its own batch, or of the batch
  * that it was waiting for
  */
-export function batchCalls<Asked, Answer>(
-  callAll: (asked: Asked[]) => Promise<Answer[]>,
+export function batchCalls<Request, Answer>(
+  callAll: (request: Request[]) => Promise<Answer[]>,
   maxBatch: number,
-): (asked: Asked) => Promise<Answer> {
+): (request: Request) => Promise<Answer> {
   interface Call {
-    asked: Asked;
+    asked: Request;
     resolve(answer: Answer): void;
     reject(error: Error): void;
   }
@@ -185,7 +185,7 @@ export function batchCalls<Asked, Answer>(
     while (waiting.length > 0) {
       const taken = waiting.splice(0, maxBatch);
       try {
-        const answers = await callAll(taken.map(({ asked }) => asked));
+        const answers = await callAll(taken.map(({ asked: request }) => request));
         for (const [index, { resolve }] of taken.entries()) resolve(answers[index]!);
       } catch (error) {
         // Waiting calls would wait as long again for the same failure, so they are rejected as well.
@@ -197,9 +197,9 @@ export function batchCalls<Asked, Answer>(
     isRunning = false;
   }
 
-  return (asked) =>
+  return (request) =>
     new Promise((resolve, reject) => {
-      waiting.push({ asked, resolve, reject });
+      waiting.push({ asked: request, resolve, reject });
       if (!isRunning) void run();
     });
 }

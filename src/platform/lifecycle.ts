@@ -102,7 +102,7 @@ const AWAY_CHECK_MS = 50;
  * A store that is already known to be unavailable is not asked.
  * @throws {Error} as soon as `isAway` returns true
  */
-export async function unlessAway<T>(isAway: () => boolean, request: () => Promise<T>): Promise<T> {
+export async function unlessUnavailable<T>(isAway: () => boolean, request: () => Promise<T>): Promise<T> {
   const unavailable = () => new Error('the store is unavailable');
   if (isAway()) throw unavailable();
   let timer: NodeJS.Timeout | undefined;

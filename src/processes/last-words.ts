@@ -36,7 +36,7 @@ const isOwn = (stats: Stats) => stats.isFile() && stats.uid === (process.getuid?
  * @param id UUID of the process
  */
 export function keepLastWords(id: string): void {
-  tidyLastWords();
+  cleanUpLastWords();
   process.on('uncaughtExceptionMonitor', (error) => writeLastWords(id, error));
 }
 
@@ -73,7 +73,7 @@ export function removeLastWords(id: string): void {
 }
 
 /** Removes old files of this user, whose processes were not replaced on this machine. */
-export function tidyLastWords(): void {
+export function cleanUpLastWords(): void {
   try {
     for (const name of readdirSync(tmpdir())) {
       const [, id] = /^penstock-(.+)\.end$/.exec(name) ?? [];

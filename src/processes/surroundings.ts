@@ -115,7 +115,7 @@ export function watchProcessorWait(read: () => string = () => readFileSync(SCHED
   const service: Service = { name: 'processor wait', stop: () => samples.stop() };
   return {
     ...service,
-    look: sample,
+    sample,
     /** Share of the time spent waiting, from 0 to 1. Undefined if the system does not report it. */
     share: (): number | undefined => (before && ran + waited > 0 ? waited / (ran + waited) : undefined),
   };

@@ -5,12 +5,12 @@ import type { Json } from '../profile/json.ts';
 import { findUnstorable, isRecord } from '../profile/values.ts';
 import { type Actor, audited } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
-import { mendDeadLetter, readLetter } from '../store/dead-letter-actions.ts';
+import { fixDeadLetter, readDeadLetter } from '../store/dead-letter-actions.ts';
 import {
   claimWaitingForReplay,
   type DeadLetter,
+  deadLettersAudited,
   identifierText,
-  lettersAudited,
   selectDeadLetters,
 } from '../store/dead-letters.ts';
 import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
@@ -100,7 +100,7 @@ async function replayChunk(
 ) {
   await audited(database.pool, actor, async (tx) => {
     const claimed = await claimWaitingForReplay(tx, ids);
-    return { result: undefined, entries: lettersAudited('dead_letters.replay', claimed) };
+    return { result: undefined, entries: deadLettersAudited('dead_letters.replay', claimed) };
   });
   const found = await selectDeadLetters(database.pool, ids);
   const replaying = found.filter(({ state }) => state === 'replaying');
@@ -157,11 +157,11 @@ function acceptedAt({ id, failedAt }: DeadLetter): string {
 }
 
 /** Maximum bytes of JSON of a corrected object, well above what web accepts. */
-export const MAX_MENDED_BYTES = 1_048_576;
+export const MAX_FIXED_BYTES = 1_048_576;
 
 /** The rule that a corrected object breaks, in one sentence for the operator. */
-export class NotMended extends Error {
-  override name = 'NotMended';
+export class NotFixed extends Error {
+  override name = 'NotFixed';
 }
 
 /**
@@ -169,38 +169,38 @@ export class NotMended extends Error {
  *
  * @param text JSON of an object of the same kind
  * @param by the operator who corrects it
- * @throws {NotMended} with the rule that is broken; {QueueUnavailable} if it is corrected but may not be enqueued yet
+ * @throws {NotFixed} with the rule that is broken; {QueueUnavailable} if it is corrected but may not be enqueued yet
  */
-export async function mendAndReplay(
+export async function fixAndReplay(
   context: ReplayContext,
   id: string,
   { text, by }: { text: string; by: string },
 ): Promise<ReplayResult> {
   const { pool } = context.database;
-  const letter = await readLetter(pool, id, 0);
-  if (!letter) throw new NotMended(`no dead letter has the id ${id}`);
+  const letter = await readDeadLetter(pool, id, 0);
+  if (!letter) throw new NotFixed(`no dead letter has the id ${id}`);
   const names = namesIn(readMended(text, letter.kind));
   const { actor } = context;
-  if (!(await mendDeadLetter(pool, id, { object: text, by, names, actor })))
-    throw new NotMended(`the dead letter is no longer waiting: it is ${letter.state}`);
+  if (!(await fixDeadLetter(pool, id, { object: text, by, names, actor })))
+    throw new NotFixed(`the dead letter is no longer waiting: it is ${letter.state}`);
   return replayDeadLetters(context, [id]);
 }
 
 function readMended(text: string, kind: string): AcceptedObject {
-  if (Buffer.byteLength(text) > MAX_MENDED_BYTES)
-    throw new NotMended(`the object must have at most ${MAX_MENDED_BYTES} bytes`);
+  if (Buffer.byteLength(text) > MAX_FIXED_BYTES)
+    throw new NotFixed(`the object must have at most ${MAX_FIXED_BYTES} bytes`);
   let object: unknown;
   try {
     object = JSON.parse(text);
   } catch (error) {
-    throw new NotMended(`the object is not valid JSON: ${(error as Error).message}`);
+    throw new NotFixed(`the object is not valid JSON: ${(error as Error).message}`);
   }
   if (typeof object !== 'object' || object === null || Array.isArray(object))
-    throw new NotMended('the object must be a JSON object');
+    throw new NotFixed('the object must be a JSON object');
   const unstorable = findUnstorable(object as Json);
-  if (unstorable) throw new NotMended(unstorable.error);
+  if (unstorable) throw new NotFixed(unstorable.error);
   const given = (object as { kind?: unknown }).kind;
-  if (kind !== 'envelope' && given !== kind) throw new NotMended(`'kind' must stay '${kind}'`);
+  if (kind !== 'envelope' && given !== kind) throw new NotFixed(`'kind' must stay '${kind}'`);
   return object as AcceptedObject;
 }
 

@@ -22,7 +22,7 @@ export interface LaneDepth {
  * Reads how many jobs wait in the lanes, five times a second while requests arrive, so that a request can be refused
  * at once without a query to the queue. An idle process reads less often.
  *
- * @param onLook called after each reading of a shard
+ * @param onRefresh called after each reading of a shard
  */
 export function watchDepth(
   store: LaneStore,
@@ -137,7 +137,7 @@ export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: 
      * The state of each lane, in the order of the lanes.
      * @throws if every lane fails to answer within `timeout` milliseconds
      */
-    look: refresh,
+    readAll: refresh,
     /** Reads the state of each lane; undefined if the queue did not answer. */
     async read(): Promise<LaneNow[] | undefined> {
       return store.ready() ? refresh().catch(() => undefined) : undefined;
@@ -152,5 +152,5 @@ const PATIENCE_MS = 5000;
 
 /** Reads every lane once. @throws if the queue does not answer */
 export function readLaneDepths(store: LaneStore, lanes: number): Promise<LaneNow[]> {
-  return createLaneDepths(store, { lanes, timeout: PATIENCE_MS }).look();
+  return createLaneDepths(store, { lanes, timeout: PATIENCE_MS }).readAll();
 }

@@ -114,12 +114,12 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     if (watches.length < 2) return Promise.all(watches.map((watch) => watch.check(first, last)));
     const others = await meetShards(pool, shards);
     const states = watches.map((_, shard) => (shard === 0 ? first : others.get(shard)));
-    const looks = await Promise.allSettled(
+    const results = await Promise.allSettled(
       watches.map((watch, shard) => (states[shard] ? watch.check(states[shard], last) : ('away' as const))),
     );
-    const failed = looks.find((one) => one.status === 'rejected');
-    if (failed && looks.every((one) => one.status === 'rejected')) throw failed.reason;
-    return looks.map((one) => (one.status === 'fulfilled' ? one.value : 'away'));
+    const failed = results.find((one) => one.status === 'rejected');
+    if (failed && results.every((one) => one.status === 'rejected')) throw failed.reason;
+    return results.map((one) => (one.status === 'fulfilled' ? one.value : 'away'));
   }
 
   function report(found: QueueLoss | undefined): void {
@@ -170,7 +170,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     log.warn({ err: error }, 'number of lanes could not be read; will retry');
     warned = true;
   }
-  const looks = poll(redis ? LOOK_MS : CALM_LOOK_MS, check);
+  const poller = poll(redis ? LOOK_MS : CALM_LOOK_MS, check);
   const forget = redis && whenConnected(redis, check);
   for (const one of additions) one.onFall(check);
 
@@ -191,7 +191,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
       };
     },
     async stop() {
-      void looks.stop();
+      void poller.stop();
       forget?.();
       again = false;
       // Do not wait for a store that hangs.

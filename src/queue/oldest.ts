@@ -79,7 +79,7 @@ export function watchOldest(
     stuck = (await Promise.all(old.map((one) => stuckIn(one, found[one.lane])))).flat();
     seenAt = performance.now();
     warn();
-    await standstill?.look(
+    await standstill?.check(
       oldest.map(({ envelope }) => envelope),
       countActive,
     );
@@ -124,7 +124,7 @@ export function watchOldest(
   };
   return {
     ...service,
-    look: poller.now,
+    check: poller.now,
     /** The oldest envelopes that exceed `maxAgeMs`. */
     tooOld,
     /**
@@ -204,7 +204,7 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
   }
 
   return {
-    look: check,
+    check,
     /** Resets the detection. Call it when the queue does not answer; that failure is reported elsewhere. */
     forget: moves,
     /** Seconds for which the fleet has stood still; 0 if jobs are being taken. */

@@ -55,7 +55,7 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
       redis.on('ready', done).on('close', done);
     });
   }
-  const look = (server: Redis) =>
+  const checkSettings = (server: Redis) =>
     check(server, { shards: layout.shards, node: isCluster(redis) ? nameOf(server) : undefined }, log);
   const exit = (error: Error) => {
     log.fatal(error.message);
@@ -67,16 +67,16 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
     let read = false;
     while (!read && server.status === 'ready') {
       await rest(nextPause());
-      read = await look(server);
+      read = await checkSettings(server);
     }
   };
   if (redis.status === 'ready') {
     const servers = allServers(redis);
-    const read = await Promise.all(servers.map(look));
+    const read = await Promise.all(servers.map(checkSettings));
     for (const [index, server] of servers.entries()) if (!read[index]) retryCheck(server).catch(exit);
   }
   whenConnected(redis, (server) => {
-    look(server)
+    checkSettings(server)
       .then((read) => (read ? undefined : retryCheck(server)))
       .catch(exit);
   });
@@ -114,7 +114,7 @@ async function check(redis: Redis, { shards, node }: CheckTarget, log: Log): Pro
   if (appends !== 'yes' || syncs !== 'always')
     log.warn(
       { appendonly: appends ?? 'unknown', appendfsync: syncs ?? 'unknown', ...(node && { node }) },
-      whatACrashLoses(found),
+      describeCrashLoss(found),
     );
   if (isForAll) log.warn({ node }, `${REFUSES_FOR_OTHERS}; set cluster-require-full-coverage no`);
   return true;
@@ -133,7 +133,7 @@ export async function refusesForOthers(server: Redis): Promise<boolean> {
 }
 
 /** Describes what a crash of a Redis with these settings loses, and what to set. */
-export function whatACrashLoses({ appends, syncs }: RedisSettings): string {
+export function describeCrashLoss({ appends, syncs }: RedisSettings): string {
   const advice = 'set appendonly yes and appendfsync always';
   if (appends === 'no')
     return `a crash of Redis loses every accepted object that is not applied yet, back to its last snapshot; ${advice}`;
@@ -185,7 +185,7 @@ async function unlessRefused<T>(answer: Promise<T>): Promise<T | undefined> {
 const PATIENCE = 2;
 
 /**
- * Replaces the connection to Redis when it no longer answers. A connection to a host that vanished looks healthy for
+ * Replaces the connection to Redis when it no longer answers. A connection to a host that vanished poller healthy for
  * 15 minutes and longer. If a Redis hangs, the new connection may reach its successor. Pending commands are sent
  * again or fail, depending on the options of the connection.
  *
@@ -200,15 +200,15 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
     if (redis?.status === 'connect') return false;
     // A connection that is being opened has its own retries.
     if (redis?.status !== 'ready') return true;
-    const asked = withTimeout(every, pingRedis(redis, layout.shards));
-    return asked.then(
+    const reads = withTimeout(every, pingRedis(redis, layout.shards));
+    return reads.then(
       () => true,
       // A cluster that serves no slot still answers.
       (error: Error) => /CLUSTERDOWN|TRYAGAIN/.test(error.message),
     );
   }
 
-  async function look(): Promise<void> {
+  async function checkConnection(): Promise<void> {
     const answered = await answers();
     // On a slow network, the answer may arrive after many others. A new connection would have to receive all of them
     // again, so received bytes count as an answer.
@@ -221,7 +221,7 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
     redis?.disconnect(true);
   }
 
-  const poller = poll(every, look);
+  const poller = poll(every, checkConnection);
   return {
     name: 'queue connection watch',
     async stop() {
@@ -258,13 +258,13 @@ export function watchMemory({ redis, layout }: QueueConnection) {
   }));
 
   /** Reads each server once, also if it has several shards. */
-  async function look(of: RedisClient): Promise<void> {
+  async function refresh(of: RedisClient): Promise<void> {
     const servers = new Map<Redis, number[]>();
     for (const shard of everyShard(layout.shards)) {
       const server = serverOf(of, markOf(shard));
       if (server) servers.set(server, [...(servers.get(server) ?? []), shard]);
     }
-    const asked = [...servers].map(async ([server, its]) => {
+    const reads = [...servers].map(async ([server, its]) => {
       const { used, most } = memoryOf(await server.info('memory'));
       for (const shard of its)
         shards[shard] =
@@ -272,13 +272,13 @@ export function watchMemory({ redis, layout }: QueueConnection) {
             ? { used: used / most, most, seenAt: performance.now() }
             : { ...shards[shard]!, used: 0, most: 0 };
     });
-    const [failed] = (await Promise.allSettled(asked)).filter((one) => one.status === 'rejected');
+    const [failed] = (await Promise.allSettled(reads)).filter((one) => one.status === 'rejected');
     if (failed) throw failed.reason;
   }
 
   // A missing connection is not handled here, because adds then fail by themselves.
   const poller = poll(MEMORY_REFRESH_MS, async () => {
-    if (redis?.status === 'ready') await look(redis);
+    if (redis?.status === 'ready') await refresh(redis);
   });
   const service: Service = {
     name: 'queue memory',

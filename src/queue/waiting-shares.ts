@@ -72,11 +72,11 @@ export class WaitingShares {
 
   async #sample(shard: number): Promise<Sampled[]> {
     const { lanes } = this.#store.layout;
-    const most = Math.max(MIN_PER_LANE, Math.ceil(SAMPLED / lanes));
+    const max = Math.max(MIN_PER_LANE, Math.ceil(SAMPLED / lanes));
     const sampled = await Promise.all(
       Array.from({ length: lanes }, async (_, number): Promise<Sampled[]> => {
         const lane = shard * lanes + number;
-        const { waiting, envelopes } = await this.#store.sample(lane, most);
+        const { waiting, envelopes } = await this.#store.sample(lane, max);
         const each = waiting / envelopes.length;
         return envelopes.map(({ id, bytes }) => ({ lane, id, bytes, weighed: bytes * each }));
       }),
@@ -162,10 +162,10 @@ export class WaitingShares {
   async #read(envelopes: readonly Sampled[]): Promise<Map<string, Owners>> {
     const byLane = groupBy(envelopes, ({ lane }) => lane);
     const read = await Promise.all(
-      [...byLane].map(([lane, its]) =>
+      [...byLane].map(([lane, ids]) =>
         this.#store.read(
           lane,
-          its.map(({ id }) => id),
+          ids.map(({ id }) => id),
           READ_BYTES,
         ),
       ),

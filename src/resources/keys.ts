@@ -1,5 +1,5 @@
 import { type Permission, permissions } from '../schemas/permissions.ts';
-import { apiKeyColumns, makeApiKey, revokeApiKey, type ShownApiKey } from '../store/api-keys.ts';
+import { apiKeyColumns, createApiKey, revokeApiKey, type ShownApiKey } from '../store/api-keys.ts';
 import {
   commandOnly,
   ipAllowlist,
@@ -161,7 +161,7 @@ export const keys = describeResource<ShownApiKey>({
         throw new Refusal(
           '--secret-file: a secret must have 32 to 500 characters without spaces, on one line',
         );
-      const { secret: made, key } = await makeApiKey(database, actor, {
+      const { secret: made, key } = await createApiKey(database, actor, {
         ...{ workspaceId: owner.id, name: values.name, permissions: values.permissions },
         ...{ ipAllowlist: values.ip_allowlist, ...(own !== undefined && { secret: own }) },
       }).catch(refuseTaken('another key already has this secret'));

@@ -1,7 +1,7 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { newId } from '../platform/ids.ts';
 import { workspacePermissions } from '../schemas/permissions.ts';
-import { changePermissionSet, deletePermissionSet, makePermissionSet } from '../store/permission-sets.ts';
+import { changePermissionSet, createPermissionSet, deletePermissionSet } from '../store/permission-sets.ts';
 import { requireDone } from './endings.ts';
 import { name, names, optional, readNames } from './fields.ts';
 import { Refusal } from './refusal.ts';
@@ -68,7 +68,7 @@ export const permissionSets = describeResource<PermissionSet>({
     async run(context, { owner, values }) {
       const id = newId();
       const made = { id, companyId: owner.id, ...values };
-      requireDone(await makePermissionSet(context.database.pool, context.actor, made), {
+      requireDone(await createPermissionSet(context.database.pool, context.actor, made), {
         taken: takenBy(values.name),
       });
       return { one: await find(context, id) };

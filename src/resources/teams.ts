@@ -1,6 +1,6 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { newId } from '../platform/ids.ts';
-import { deleteTeam, makeTeam, renameTeam } from '../store/permission-sets.ts';
+import { createTeam, deleteTeam, renameTeam } from '../store/permission-sets.ts';
 import { requireDone } from './endings.ts';
 import { name } from './fields.ts';
 import { action, type Context, creation, describeResource, iso, keyset, readById } from './resource.ts';
@@ -51,7 +51,7 @@ export const teams = describeResource<Team>({
       const id = newId();
       const { companyId } = await database.prisma.workspace.findUniqueOrThrow({ where: { id: owner.id } });
       const made = { id, workspaceId: owner.id, companyId, name: values.name };
-      requireDone(await makeTeam(database.pool, actor, made), { taken: takenBy(values.name) });
+      requireDone(await createTeam(database.pool, actor, made), { taken: takenBy(values.name) });
       return { one: await find(context, id) };
     },
   }),

@@ -140,9 +140,9 @@ async function* monthsBefore(pool: Pool, kept: ReadonlyMap<string, Month>): Asyn
       const before = idsOf(until).after;
       for (let position: RowPosition | null = BEGINNING; position !== null; ) {
         const page = { behind: position, before, limit: MONTHS_PAGE };
-        const { months, place } = await scanMonths(pool, { workspaceId, kind, from }, page);
+        const { months, place: last } = await scanMonths(pool, { workspaceId, kind, from }, page);
         for (const month of months) yield { workspaceId, kind, month };
-        position = place;
+        position = last;
       }
     }
   }

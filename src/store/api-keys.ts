@@ -43,7 +43,7 @@ export interface NewApiKey {
  *
  * @throws P2002 if another key has the secret
  */
-export async function makeApiKey(
+export async function createApiKey(
   { prisma }: Pick<Database, 'prisma'>,
   actor: Actor,
   { workspaceId, name, permissions, ipAllowlist, secret: chosen }: NewApiKey,

@@ -32,7 +32,7 @@ const begin = 'begin; set local idle_in_transaction_session_timeout = 0';
  *
  * @returns undefined if another session holds the lock
  */
-export async function aloneWith<T>(
+export async function withAdvisoryLock<T>(
   pool: Pool,
   { number, values = [], excludes }: AdvisoryLock,
   work: (lease: SessionLease) => Promise<T>,

@@ -1,14 +1,14 @@
 import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { type Actor, audited } from './audit.ts';
 import { type Pool, storable } from './database.ts';
-import { KIND, type ListedLetter, listedColumns } from './dead-letter-groups.ts';
+import { KIND, type ListedDeadLetter, listedColumns } from './dead-letter-groups.ts';
 import {
-  forLetters,
-  type LetterKey,
-  lettersAudited,
-  lettersTable,
-  letterValues,
-  locateLetters,
+  type DeadLetterKey,
+  deadLettersAudited,
+  deadLettersTable,
+  deadLetterValues,
+  forDeadLetters,
+  locateDeadLetters,
 } from './dead-letters.ts';
 import { forEachWorkspace } from './distributed.ts';
 
@@ -50,8 +50,8 @@ async function keysOf(
   pool: Pool,
   { workspaceId, states }: WantedLetters,
   { isNewest, from, limit }: KeyPage,
-): Promise<LetterKey[]> {
-  const { rows } = await pool.query<LetterKey>({
+): Promise<DeadLetterKey[]> {
+  const { rows } = await pool.query<DeadLetterKey>({
     name: isNewest ? 'newest-letter-keys' : 'oldest-letter-keys',
     text: isNewest ? newestKeysStatement : oldestKeysStatement,
     values: [workspaceId, states, from, limit],
@@ -60,15 +60,15 @@ async function keysOf(
 }
 
 /** Reads by primary key. */
-const listLettersStatement = `select ${listedColumns} from ${lettersTable}`;
+const listLettersStatement = `select ${listedColumns} from ${deadLettersTable}`;
 
 /** Returns the dead letters in order of their ids. */
-async function lettersOf(pool: Pool, keys: LetterKey[]): Promise<ListedLetter[]> {
-  const letters = await forLetters(pool, keys, async (some) => {
-    const { rows } = await pool.query<ListedLetter>({
+async function lettersOf(pool: Pool, keys: DeadLetterKey[]): Promise<ListedDeadLetter[]> {
+  const letters = await forDeadLetters(pool, keys, async (some) => {
+    const { rows } = await pool.query<ListedDeadLetter>({
       name: 'list-letters',
       text: listLettersStatement,
-      values: letterValues(some),
+      values: deadLetterValues(some),
     });
     return rows;
   });
@@ -81,12 +81,12 @@ async function lettersOf(pool: Pool, keys: LetterKey[]): Promise<ListedLetter[]>
  *
  * @param page.before returns only dead letters accepted before this id
  */
-export async function listLetters(
+export async function listDeadLetters(
   pool: Pool,
   which: WantedLetters,
   { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
-): Promise<ListedLetter[]> {
-  const found: ListedLetter[] = [];
+): Promise<ListedDeadLetter[]> {
+  const found: ListedDeadLetter[] = [];
   for (let from = before; found.length < limit; ) {
     const keys = await keysOf(pool, which, { isNewest: true, from, limit });
     if (keys.length > 0) found.push(...(await lettersOf(pool, keys)).reverse());
@@ -100,7 +100,7 @@ export async function listLetters(
  * Yields pages of dead letter ids in the order in which their objects were accepted. A page has up to `size`
  * ids and is never empty.
  */
-export async function* pagesOfLetters(pool: Pool, which: WantedLetters, size: number) {
+export async function* pagesOfDeadLetters(pool: Pool, which: WantedLetters, size: number) {
   for (let from = NIL_UUID; ; ) {
     const keys = await keysOf(pool, which, { isNewest: false, from, limit: size });
     const ids = keys.length > 0 ? (await lettersOf(pool, keys)).map(({ id }) => id) : [];
@@ -117,7 +117,7 @@ const countLettersStatement = `
   where ${wanted}`;
 
 /** Returns the number of dead letters. Includes those of deleted users that are still being erased. */
-export async function countLetters(pool: Pool, { workspaceId, states }: WantedLetters): Promise<number> {
+export async function countDeadLetters(pool: Pool, { workspaceId, states }: WantedLetters): Promise<number> {
   const { rows } = await pool.query<{ count: number }>({
     name: 'count-letters',
     text: countLettersStatement,
@@ -127,7 +127,7 @@ export async function countLetters(pool: Pool, { workspaceId, states }: WantedLe
 }
 
 /** A dead letter with all its fields. */
-export interface WholeLetter extends ListedLetter {
+export interface WholeDeadLetter extends ListedDeadLetter {
   jobName: string;
   /** Stored JSON; null if it is longer than the limit. */
   object: string | null;
@@ -149,16 +149,20 @@ const readLetterStatement = `
     case when octet_length(letters.object::text) <= $3::integer then letters.object::text end as object,
     letters.replayed_at as "replayedAt", letters.discarded_at as "discardedAt",
     letters.mended_at as "mendedAt", letters.mended_by as "mendedBy"
-  from ${lettersTable}`;
+  from ${deadLettersTable}`;
 
 /** Reads a dead letter. @param maxBytes limit for the object's JSON */
-export async function readLetter(pool: Pool, id: string, maxBytes: number): Promise<WholeLetter | undefined> {
-  const keys = await locateLetters(pool, [id]);
+export async function readDeadLetter(
+  pool: Pool,
+  id: string,
+  maxBytes: number,
+): Promise<WholeDeadLetter | undefined> {
+  const keys = await locateDeadLetters(pool, [id]);
   if (keys.length === 0) return undefined;
-  const { rows } = await pool.query<WholeLetter>({
+  const { rows } = await pool.query<WholeDeadLetter>({
     name: 'read-dead-letter',
     text: readLetterStatement,
-    values: [...letterValues(keys), maxBytes],
+    values: [...deadLetterValues(keys), maxBytes],
   });
   return rows[0];
 }
@@ -168,7 +172,7 @@ export async function readLetter(pool: Pool, id: string, maxBytes: number): Prom
 const discardStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
-    from ${lettersTable}
+    from ${deadLettersTable}
    where letters.id = any($2::uuid[]) and letters.state = 'waiting'
    order by letters.id
      for update of letters
@@ -197,12 +201,12 @@ export async function discardDeadLetters(
   { by, reason, actor }: Discard,
 ): Promise<string[]> {
   return audited(pool, actor, async (tx) => {
-    const rows = await forLetters(tx, await locateLetters(tx, ids), async (keys) => {
-      const values = [...letterValues(keys), storable(by), storable(reason)];
-      return (await tx.query<LetterKey>({ name: 'discard-dead-letters', text: discardStatement, values }))
+    const rows = await forDeadLetters(tx, await locateDeadLetters(tx, ids), async (keys) => {
+      const values = [...deadLetterValues(keys), storable(by), storable(reason)];
+      return (await tx.query<DeadLetterKey>({ name: 'discard-dead-letters', text: discardStatement, values }))
         .rows;
     });
-    const entries = lettersAudited('dead_letters.discard', rows);
+    const entries = deadLettersAudited('dead_letters.discard', rows);
     return { result: rows.map(({ id }) => id), entries };
   });
 }
@@ -212,7 +216,7 @@ export async function discardDeadLetters(
 const mendStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
-    from ${lettersTable}
+    from ${deadLettersTable}
    where letters.id = any($2::uuid[]) and letters.state = 'waiting'
      for update of letters
 )
@@ -238,17 +242,17 @@ interface Mended {
 /**
  * Replaces the object of a waiting dead letter and keeps the original. @returns false if it is not waiting
  */
-export async function mendDeadLetter(
+export async function fixDeadLetter(
   pool: Pool,
   id: string,
   { object, by, names, actor }: Mended,
 ): Promise<boolean> {
   return audited(pool, actor, async (tx) => {
-    const rows = await forLetters(tx, await locateLetters(tx, [id]), async (keys) => {
-      const values = [...letterValues(keys), object, storable(by), names.map(storable)];
-      return (await tx.query<LetterKey>({ name: 'mend-dead-letter', text: mendStatement, values })).rows;
+    const rows = await forDeadLetters(tx, await locateDeadLetters(tx, [id]), async (keys) => {
+      const values = [...deadLetterValues(keys), object, storable(by), names.map(storable)];
+      return (await tx.query<DeadLetterKey>({ name: 'mend-dead-letter', text: mendStatement, values })).rows;
     });
-    return { result: rows.length === 1, entries: lettersAudited('dead_letters.mend', rows) };
+    return { result: rows.length === 1, entries: deadLettersAudited('dead_letters.mend', rows) };
   });
 }
 
@@ -292,13 +296,13 @@ export async function selectClosed(
   pool: Pool,
   workspaceIds: string[],
   { state, kind, before = MAX_UUID, limit }: ClosedPage,
-): Promise<ListedLetter[]> {
+): Promise<ListedDeadLetter[]> {
   const isAny = kind === undefined;
   const letters = await forEachWorkspace(
     pool,
     { given: workspaceIds, workspaceOf: (id) => id },
     async (some) => {
-      const { rows } = await pool.query<ListedLetter>({
+      const { rows } = await pool.query<ListedDeadLetter>({
         name: isAny ? 'select-closed-dead-letters' : 'select-closed-of-kind',
         text: isAny ? selectClosedStatement : selectClosedOfKindStatement,
         values: [some, state, before, limit, ...(isAny ? [] : [storable(kind)])],

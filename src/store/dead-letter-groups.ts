@@ -217,7 +217,7 @@ export async function findGroup(pool: Pool, id: string): Promise<GroupName | und
 }
 
 /** A dead letter in a list. */
-export interface ListedLetter {
+export interface ListedDeadLetter {
   id: string;
   workspaceId: string;
   requestId: string;
@@ -230,7 +230,7 @@ export interface ListedLetter {
   discardReason: string | null;
 }
 
-/** Select list of a `ListedLetter`, for the view kept_dead_letters with the alias `letters`. */
+/** Select list of a `ListedDeadLetter`, for the view kept_dead_letters with the alias `letters`. */
 export const listedColumns = `
     letters.id, letters.workspace_id as "workspaceId", letters.request_id as "requestId", letters.kind, letters.reason,
     letters.state, letters.replays, letters.failed_at as "failedAt", letters.discarded_by as "discardedBy",
@@ -266,8 +266,8 @@ export interface GroupPage extends GroupName {
 export async function selectOfGroup(
   pool: Pool,
   { workspaceId, kind, reason, before = MAX_UUID, limit }: GroupPage,
-): Promise<ListedLetter[]> {
-  const { rows } = await pool.query<ListedLetter>({
+): Promise<ListedDeadLetter[]> {
+  const { rows } = await pool.query<ListedDeadLetter>({
     name: 'select-of-dead-letter-group',
     text: selectOfGroupStatement,
     values: [workspaceId, kind, reason, before, limit],

@@ -52,7 +52,7 @@ export function identifierText(identifier: Identifier): string {
 }
 
 /** Id of a dead letter, and its workspace. */
-export interface LetterKey {
+export interface DeadLetterKey {
   id: string;
   workspaceId: string;
 }
@@ -67,12 +67,12 @@ select dead_letters.id, dead_letters.workspace_id as "workspaceId"
  where dead_letters.id = any($1::uuid[])`;
 
 /** Returns the workspaces of dead letters. Unknown ids are omitted. */
-export async function locateLetters(
+export async function locateDeadLetters(
   database: Pick<Pool, 'query'>,
   ids: readonly string[],
-): Promise<LetterKey[]> {
+): Promise<DeadLetterKey[]> {
   if (ids.length === 0) return [];
-  const { rows } = await database.query<LetterKey>({
+  const { rows } = await database.query<DeadLetterKey>({
     name: 'locate-letters',
     text: locateLettersStatement,
     values: [ids],
@@ -84,20 +84,20 @@ export async function locateLetters(
  * SQL for the dead letters with the keys in $1 and $2, excluding those of deleted users. On a single Postgres
  * they are found by id alone, which is the primary key: no index supports this comparison of workspaces.
  */
-export const lettersTable = `unnest($1::uuid[], $2::uuid[]) as given (workspace_id, id)
+export const deadLettersTable = `unnest($1::uuid[], $2::uuid[]) as given (workspace_id, id)
     join kept_dead_letters as letters on letters.workspace_id is not distinct from given.workspace_id and letters.id = given.id`;
 
 /** Returns the parameters $1 and $2. */
-export const letterValues = (keys: readonly LetterKey[]) => [
+export const deadLetterValues = (keys: readonly DeadLetterKey[]) => [
   keys.map(({ workspaceId }) => workspaceId),
   keys.map(({ id }) => id),
 ];
 
 /** Sends a statement on dead letters; once for each workspace on a distributed Postgres. */
-export function forLetters<Row>(
+export function forDeadLetters<Row>(
   database: Pool | Connection,
-  keys: readonly LetterKey[],
-  send: (some: readonly LetterKey[]) => Promise<Row[]>,
+  keys: readonly DeadLetterKey[],
+  send: (some: readonly DeadLetterKey[]) => Promise<Row[]>,
 ): Promise<Row[]> {
   return forEachWorkspace(database, { given: keys, workspaceOf: ({ workspaceId }) => workspaceId }, send);
 }
@@ -106,7 +106,7 @@ export function forLetters<Row>(
 const claimWaitingForReplayStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
-    from ${lettersTable}
+    from ${deadLettersTable}
    where letters.id = any($2::uuid[]) and letters.state = 'waiting'
    order by letters.id
      for update of letters
@@ -125,21 +125,21 @@ returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 export async function claimWaitingForReplay(
   tx: Pool | Connection,
   ids: readonly string[],
-): Promise<LetterKey[]> {
-  return forLetters(tx, await locateLetters(tx, ids), async (keys) => {
-    const { rows } = await tx.query<LetterKey>({
+): Promise<DeadLetterKey[]> {
+  return forDeadLetters(tx, await locateDeadLetters(tx, ids), async (keys) => {
+    const { rows } = await tx.query<DeadLetterKey>({
       name: 'claim-waiting-for-replay',
       text: claimWaitingForReplayStatement,
-      values: letterValues(keys),
+      values: deadLetterValues(keys),
     });
     return rows;
   });
 }
 
 /** Returns the audit entries of an action on dead letters. */
-export function lettersAudited(
+export function deadLettersAudited(
   action: 'dead_letters.replay' | 'dead_letters.discard' | 'dead_letters.mend',
-  letters: readonly LetterKey[],
+  letters: readonly DeadLetterKey[],
 ): AuditEntry[] {
   return letters.map(({ id, workspaceId }) => ({
     action,
@@ -152,7 +152,7 @@ export function lettersAudited(
 // deleted users.
 const markReplayedStatement = `
 with applied as (
-  select letters.workspace_id, letters.id from ${lettersTable} order by letters.id for update of letters
+  select letters.workspace_id, letters.id from ${deadLettersTable} order by letters.id for update of letters
 )
 update dead_letters
    set state = 'replayed', replayed_at = now()
@@ -165,12 +165,15 @@ returning dead_letters.id`;
  *
  * @returns the ids that still exist; a delete may have removed others in the meantime
  */
-export async function markReplayed(connection: Connection, keys: readonly LetterKey[]): Promise<Set<string>> {
+export async function markReplayed(
+  connection: Connection,
+  keys: readonly DeadLetterKey[],
+): Promise<Set<string>> {
   if (keys.length === 0) return new Set();
   const { rows } = await connection.query<{ id: string }>({
     name: 'mark-replayed',
     text: markReplayedStatement,
-    values: letterValues(keys),
+    values: deadLetterValues(keys),
   });
   return new Set(rows.map(({ id }) => id));
 }
@@ -200,7 +203,7 @@ export async function selectByRequest(
 const selectDeadLettersStatement = `
 select ${columnsWith(`case when octet_length(letters.object::text) <= $3::integer then letters.object
     else to_json('more than ' || $3::integer || ' bytes') end`)}
-  from ${lettersTable}
+  from ${deadLettersTable}
  order by letters.id`;
 
 /** Larger than any object. */
@@ -216,21 +219,21 @@ export async function selectDeadLetters(
   ids: readonly string[],
   maxBytes = ANY_BYTES,
 ): Promise<DeadLetter[]> {
-  return selectLetters(database, await locateLetters(database, ids), maxBytes);
+  return selectLocatedDeadLetters(database, await locateDeadLetters(database, ids), maxBytes);
 }
 
 /** Same as `selectDeadLetters`, for callers that know the workspaces. */
-export async function selectLetters(
+export async function selectLocatedDeadLetters(
   database: Pool | Connection,
-  keys: readonly LetterKey[],
+  keys: readonly DeadLetterKey[],
   maxBytes = ANY_BYTES,
 ): Promise<DeadLetter[]> {
   if (keys.length === 0) return [];
-  const letters = await forLetters(database, keys, async (some) => {
+  const letters = await forDeadLetters(database, keys, async (some) => {
     const { rows } = await database.query<DeadLetter>({
       name: 'select-dead-letters',
       text: selectDeadLettersStatement,
-      values: [...letterValues(some), maxBytes],
+      values: [...deadLetterValues(some), maxBytes],
     });
     return rows;
   });
@@ -247,24 +250,24 @@ select dead_letters.id, dead_letters.workspace_id as "workspaceId", dead_letters
  limit 2 * $1::integer`;
 
 /** Reads by primary key. */
-const selectKeptStatement = `select letters.id from ${lettersTable}`;
+const selectKeptStatement = `select letters.id from ${deadLettersTable}`;
 
 /** Returns up to `limit` waiting dead letters, most recently accepted first. */
 export async function selectLatestWaiting(
   pool: Pool,
   limit: number,
 ): Promise<{ id: string; replays: number }[]> {
-  const { rows: latest } = await pool.query<LetterKey & { replays: number }>({
+  const { rows: latest } = await pool.query<DeadLetterKey & { replays: number }>({
     name: 'select-latest-waiting',
     text: selectLatestWaitingStatement,
     values: [limit],
   });
   if (latest.length === 0) return [];
-  const rows = await forLetters(pool, latest, async (keys) => {
+  const rows = await forDeadLetters(pool, latest, async (keys) => {
     const found = await pool.query<{ id: string }>({
       name: 'select-kept-letters',
       text: selectKeptStatement,
-      values: letterValues(keys),
+      values: deadLetterValues(keys),
     });
     return found.rows;
   });
@@ -287,7 +290,7 @@ const countWaitingStatement = `
   from (select 1 from dead_letters where dead_letters.state = 'waiting' limit $1::integer) as waiting`;
 
 /** Dead letters of the installation that are waiting. */
-export interface WaitingLetters {
+export interface WaitingDeadLetters {
   /** Up to the limit. */
   count: number;
   /** Time at which the one with the earliest accepted object failed; null without waiting dead letters. */
@@ -295,8 +298,8 @@ export interface WaitingLetters {
 }
 
 /** Counts the dead letters of the installation that wait, up to `limit`. */
-export async function countWaiting(pool: Pick<Pool, 'query'>, limit: number): Promise<WaitingLetters> {
-  const { rows } = await pool.query<WaitingLetters>({
+export async function countWaiting(pool: Pick<Pool, 'query'>, limit: number): Promise<WaitingDeadLetters> {
+  const { rows } = await pool.query<WaitingDeadLetters>({
     name: 'count-waiting-dead-letters',
     text: countWaitingStatement,
     values: [limit],

@@ -109,7 +109,7 @@ export function sqlstateOf(error: unknown): string | undefined {
 }
 
 /** Returns whether Postgres could not be reached or did not respond, so that the same call may succeed soon. */
-export function isPostgresAway(error: unknown): boolean {
+export function isPostgresUnavailable(error: unknown): boolean {
   const { code, message = '' } = (error ?? {}) as AnyError;
   if (LOST.test(message)) return true;
   if (sqlstateOf(error) !== undefined) {

@@ -1,6 +1,6 @@
 import type { Json } from '../profile/json.ts';
 import { type Actor, audited } from './audit.ts';
-import { aloneWith } from './connections.ts';
+import { withAdvisoryLock } from './connections.ts';
 import type { Pool } from './database.ts';
 import { readApplied } from './ledger.ts';
 
@@ -216,7 +216,7 @@ export async function eraseStaleRows(pool: Pool): Promise<void> {
  *
  * @returns undefined if another process holds the lock
  */
-export function aloneWithImport<T>(
+export function withImportLock<T>(
   pool: Pool,
   { workspaceId, key }: ImportKey,
   work: () => Promise<T>,
@@ -226,7 +226,7 @@ export function aloneWithImport<T>(
     values: [workspaceId, key],
     excludes: 'other imports of the file',
   };
-  return aloneWith(pool, lock, work);
+  return withAdvisoryLock(pool, lock, work);
 }
 
 /** An import in a list, without the content of its rows. */

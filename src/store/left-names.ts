@@ -202,11 +202,7 @@ const deleteNamesStatement = `
  *
  * @returns the number of deleted names
  */
-export async function strikeOffNames(
-  tx: Connection,
-  keys: ProfileKey[],
-  namesOfEach: number,
-): Promise<number> {
+export async function removeNames(tx: Connection, keys: ProfileKey[], namesOfEach: number): Promise<number> {
   const values = [...keyValues(keys), namesOfEach];
   const { rowCount } = await tx.query({ name: 'strike-off-names', text: deleteNamesStatement, values });
   return rowCount ?? 0;

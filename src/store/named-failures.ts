@@ -246,7 +246,7 @@ const LAST_PLACE = '9223372036854775807';
  * Returns dead letters with these names, most recent first. Names have the format of `identifierText`, or
  * `u:` followed by the profile's id.
  */
-export async function selectLettersOfUser(
+export async function selectDeadLettersOfUser(
   pool: Pool,
   workspaceId: string,
   { names, before = LAST_PLACE, limit }: { names: string[]; before?: string | undefined; limit: number },

@@ -239,7 +239,7 @@ function buildForm(text: string): Form {
     });
   if (!INSERTS.test(text) || text.includes(' lateral (')) return { text: form, ...sets };
   let own = form;
-  for (const [plain, placed] of declared) own = own.replaceAll(plain, placed);
+  for (const [plain, declaredForm] of declared) own = own.replaceAll(plain, declaredForm);
   return { text: form, declared: own, ...sets };
 }
 

@@ -41,7 +41,7 @@ const makeTeamStatement = `
   where workspaces.id = $2::uuid and workspaces.company_id = $3::uuid`;
 
 /** Creates a team in a workspace of the company. */
-export function makeTeam(
+export function createTeam(
   pool: Pool,
   actor: Actor,
   { id, workspaceId, companyId, name }: Change & { workspaceId: string; name: string },
@@ -113,7 +113,7 @@ export interface NewSet {
 }
 
 /** Creates a permission set in the company. */
-export function makePermissionSet(pool: Pool, actor: Actor, set: NewSet & Change): Promise<Ending> {
+export function createPermissionSet(pool: Pool, actor: Actor, set: NewSet & Change): Promise<Ending> {
   const { id, companyId, name, permissions } = set;
   const subject = { kind: 'permission_set', id };
   const entry = { action: 'permission_sets.create' as const, subject, companyId };
@@ -209,7 +209,7 @@ const giveGroupsStatement = `
   set app_groups = $4::jsonb, version = accounts.version + 1, modified_at = greatest(now(), accounts.modified_at)
   where accounts.id = $1::uuid and accounts.company_id = $2::uuid and accounts.version = $3::integer`;
 
-export interface Gift {
+export interface GroupGrant {
   account: { id: string; companyId: string; version: number };
   /** The account's complete new `app_groups`. */
   appGroups: AppGroup[];
@@ -225,7 +225,7 @@ export interface Gift {
  *
  * @returns `gone` if another change was faster, or the assigned team or set no longer exists
  */
-export function giveGroups(pool: Pool, actor: Actor, gift: Gift): Promise<Ending> {
+export function grantGroups(pool: Pool, actor: Actor, gift: GroupGrant): Promise<Ending> {
   const { account, appGroups, gives, workspaceId, detail } = gift;
   const { id, companyId, version } = account;
   return audited(pool, actor, async (tx) => {
@@ -242,7 +242,7 @@ export function giveGroups(pool: Pool, actor: Actor, gift: Gift): Promise<Ending
 async function lockGiven(
   tx: Connection,
   companyId: string,
-  what: NonNullable<Gift['gives']>,
+  what: NonNullable<GroupGrant['gives']>,
 ): Promise<boolean> {
   const { rows } =
     'team' in what

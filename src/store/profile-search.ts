@@ -37,13 +37,13 @@ const SERVICE_ID = /^[0-9a-f]{24}$/;
 const PHONE_LIKE = /^[+\uff0b]?[\p{Nd}\s().-]{6,25}$/u;
 
 /** Returns whether a text could be a phone number, in any notation. */
-export const looksLikePhone = (text: string): boolean => PHONE_LIKE.test(text);
+export const isPhoneLike = (text: string): boolean => PHONE_LIKE.test(text);
 
 /** Returns a search for each kind of identifier that a search text could be. */
 export function parseUserSearch(text: string): UserSearch {
   const [, label, name] = /^([^:]+):(.+)$/s.exec(text) ?? [];
   const email = text.includes('@') ? normalizeEmail(text) : undefined;
-  const phone = looksLikePhone(text) ? searchedPhone(text) : undefined;
+  const phone = isPhoneLike(text) ? searchedPhone(text) : undefined;
   return {
     ...(SERVICE_ID.test(text) && { id: toProfileId(text) }),
     ...{ externalId: text, prefix: text, aliasName: text },

@@ -1,6 +1,6 @@
 import { NIL_UUID } from '../platform/ids.ts';
 import type { ArchivedMonth } from './archive-files.ts';
-import { type AdvisoryLock, aloneWith, type SessionLease } from './connections.ts';
+import { type AdvisoryLock, type SessionLease, withAdvisoryLock } from './connections.ts';
 import { type Pool, storable } from './database.ts';
 
 /** `archive`: removal of a month. `erase`: erasure of deleted users from its files. */
@@ -131,5 +131,5 @@ export function holdRetentionLock<T>(
   pool: Pool,
   work: (lease: SessionLease) => Promise<T>,
 ): Promise<T | undefined> {
-  return aloneWith(pool, RETENTION_LOCK, work);
+  return withAdvisoryLock(pool, RETENTION_LOCK, work);
 }

@@ -176,7 +176,7 @@ const giveBackStatement = `
   ${leaseCondition}`;
 
 /** Releases a lease until the next attempt. Without an error, the lease does not count as an attempt. */
-export async function giveBackExport(
+export async function releaseExport(
   pool: Pool,
   { process, workspaceId, id }: ExportLease,
   { retryMs, error }: { retryMs: number; error?: string },

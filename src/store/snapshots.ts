@@ -58,7 +58,7 @@ export async function countUnfinishedWork(pool: Pool): Promise<{ syncRuns: numbe
 }
 
 /** An object that was accepted and could not be applied. */
-export interface WaitingLetter {
+export interface WaitingDeadLetter {
   id: string;
   requestId: string;
   kind: string;
@@ -71,7 +71,7 @@ const listLettersStatement = `
   from kept_dead_letters where state = 'waiting' order by id limit $1`;
 
 /** Lists the first dead letters of all workspaces. */
-export async function listWaitingLetters(pool: Pool, limit: number): Promise<WaitingLetter[]> {
-  const { rows } = await pool.query<WaitingLetter>(listLettersStatement, [limit]);
+export async function listWaitingDeadLetters(pool: Pool, limit: number): Promise<WaitingDeadLetter[]> {
+  const { rows } = await pool.query<WaitingDeadLetter>(listLettersStatement, [limit]);
   return rows;
 }

@@ -252,7 +252,7 @@ const giveBackStatement = `
  * with each failed attempt since the last delivery, up to `maxMs`. `pause` stops delivery until the
  * destination is resumed.
  */
-export async function giveBackDestination(
+export async function releaseDestination(
   pool: Pool,
   { lease, workspaceId, id }: DestinationLease,
   {

@@ -1,5 +1,5 @@
 import { type Connection, type Pool, storable } from './database.ts';
-import { forLetters, lettersTable, letterValues, locateLetters } from './dead-letters.ts';
+import { deadLettersTable, deadLetterValues, forDeadLetters, locateDeadLetters } from './dead-letters.ts';
 import { finishRun } from './sync-runs.ts';
 import { inTransaction } from './transactions.ts';
 
@@ -175,17 +175,17 @@ export async function endStaleRuns(pool: Pool): Promise<void> {
 /** Reads by primary key. There are few dead letters. */
 const findRefusedStatement = `
   select letters.id, letters.reason
-  from ${lettersTable}`;
+  from ${deadLettersTable}`;
 
 /** Returns the reasons of those objects that could not be applied, by object id. */
 export async function findRefused(pool: Pool, objectIds: string[]): Promise<Map<string, string>> {
-  const keys = await locateLetters(pool, objectIds);
+  const keys = await locateDeadLetters(pool, objectIds);
   if (keys.length === 0) return new Map();
-  const rows = await forLetters(pool, keys, async (some) => {
+  const rows = await forDeadLetters(pool, keys, async (some) => {
     const found = await pool.query<{ id: string; reason: string }>({
       name: 'find-refused',
       text: findRefusedStatement,
-      values: letterValues(some),
+      values: deadLetterValues(some),
     });
     return found.rows;
   });

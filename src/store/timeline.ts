@@ -69,7 +69,7 @@ export async function selectRenamed(
 }
 
 /** An event or a purchase of a user. */
-export interface Deed {
+export interface TimelineEntry {
   /** UUIDv7, which starts with the time of acceptance. */
   id: string;
   kind: 'event' | 'purchase';
@@ -136,8 +136,8 @@ interface TimelinePage {
 export async function readTimeline(
   pool: Pool,
   { workspaceId, owners, before = MAX_UUID, limit }: TimelinePage,
-): Promise<Deed[]> {
-  const { rows } = await pool.query<Deed>({
+): Promise<TimelineEntry[]> {
+  const { rows } = await pool.query<TimelineEntry>({
     name: 'read-timeline',
     text: readTimelineStatement,
     values: [workspaceId, owners, before, limit],

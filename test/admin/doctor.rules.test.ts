@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type Finding, readPostgresDisk } from '../../src/admin/doctor/machine.ts';
-import { judgeBloat, judgeClock, judgePostgres } from '../../src/admin/doctor/stores.ts';
+import { evaluateBloat, evaluateClock, evaluatePostgres } from '../../src/admin/doctor/stores.ts';
 
 const levels = (findings: Finding[]) => findings.map(({ level }) => level);
 
@@ -15,7 +15,7 @@ describe('Postgres', () => {
   };
 
   test('with correct settings is one ok finding with its release', () => {
-    expect(judgePostgres(sound)).toEqual([
+    expect(evaluatePostgres(sound)).toEqual([
       { check: 'postgres', level: 'ok', finding: 'Postgres 16.4, settings are correct', advice: null },
     ]);
   });
@@ -26,7 +26,7 @@ describe('Postgres', () => {
     ['one damaged page', { damagedPages: 1 }, 'error', 'has read 1 damaged page:'],
     ['damaged pages', { damagedPages: 2 }, 'error', 'has read 2 damaged pages:'],
   ] as const)('reports %s', ([, change, level, words]) => {
-    const [found, ...others] = judgePostgres({ ...sound, ...change });
+    const [found, ...others] = evaluatePostgres({ ...sound, ...change });
     expect(others).toEqual([]);
     expect(found).toMatchObject({
       level,
@@ -42,7 +42,7 @@ describe('Postgres', () => {
     ['autovacuum', 'warning'],
     ['track_counts', 'warning'],
   ])('reports %s = off', (name, level) => {
-    const [found] = judgePostgres({ ...sound, settings: { ...sound.settings, [name]: 'off' } });
+    const [found] = evaluatePostgres({ ...sound, settings: { ...sound.settings, [name]: 'off' } });
     expect(found).toMatchObject({ level, advice: `Set ${name} = on.` });
   });
 });
@@ -52,7 +52,7 @@ test('warns without data checksums and names pg_checksums and the data folder', 
     ...{ version: 160_004, damagedPages: 0, oldestTransactionSeconds: 1 },
     settings: { max_connections: '100', data_checksums: 'off', data_directory: '/data' },
   };
-  expect(judgePostgres(health)).toEqual([
+  expect(evaluatePostgres(health)).toEqual([
     expect.objectContaining({
       level: 'warning',
       finding: expect.stringContaining('data_checksums is off'),
@@ -63,20 +63,20 @@ test('warns without data checksums and names pg_checksums and the data folder', 
 
 test('reports a clock only if its skew exceeds the round-trip time', () => {
   const between = { sentAt: 10_000, receivedAt: 13_000 };
-  expect(levels(judgeClock('Redis', 11_500, between))).toEqual(['ok']);
-  expect(levels(judgeClock('Redis', 14_000, between))).toEqual(['ok']);
-  expect(judgeClock('Redis', 73_000, between)[0]).toMatchObject({
+  expect(levels(evaluateClock('Redis', 11_500, between))).toEqual(['ok']);
+  expect(levels(evaluateClock('Redis', 14_000, between))).toEqual(['ok']);
+  expect(evaluateClock('Redis', 73_000, between)[0]).toMatchObject({
     level: 'warning',
     finding: 'the clock of Redis is 60 s ahead of ours',
   });
-  expect(judgeClock('Redis', 5000, between)[0]!.finding).toBe('the clock of Redis is 5 s behind ours');
+  expect(evaluateClock('Redis', 5000, between)[0]!.finding).toBe('the clock of Redis is 5 s behind ours');
 });
 
 test('reports a table as bloated if its dead rows are many in number and in proportion', () => {
   const table = (liveRows: number, deadRows: number) => [{ table: 'ledger', liveRows, deadRows }];
-  expect(levels(judgeBloat(table(10, 1000)))).toEqual(['ok']);
-  expect(levels(judgeBloat(table(10_000_000, 60_000)))).toEqual(['ok']);
-  expect(judgeBloat(table(10_000, 60_000))[0]).toMatchObject({
+  expect(levels(evaluateBloat(table(10, 1000)))).toEqual(['ok']);
+  expect(levels(evaluateBloat(table(10_000_000, 60_000)))).toEqual(['ok']);
+  expect(evaluateBloat(table(10_000, 60_000))[0]).toMatchObject({
     level: 'warning',
     advice: expect.stringContaining('vacuum analyze ledger'),
   });

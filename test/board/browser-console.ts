@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import type { Page } from 'playwright-core';
 import { v7 as uuidv7 } from 'uuid';
 import { toProfileId, toServiceId } from '../../src/profile/identifier.ts';
-import { makeApiKey } from '../../src/store/api-keys.ts';
+import { createApiKey } from '../../src/store/api-keys.ts';
 import { createIntegration } from '../setup/integrations.ts';
 import { isLong } from '../setup/length.ts';
 import { openConsole } from './console-scene.ts';
@@ -177,7 +177,7 @@ export async function openHostileConsole() {
     'insert into segments (id, workspace_id, name, purpose, definition) values ($1, $2, $3, $3, $4)',
     ...[segment, hall, hostile, { all: [{ custom_attribute: script, equals: hostile }] }],
   );
-  const { key } = await makeApiKey(database, tester, {
+  const { key } = await createApiKey(database, tester, {
     ...{ workspaceId: hall, name: hostile, permissions: ['users.track'], ipAllowlist: [] },
   });
   const member = toServiceId(await createUser(hall, hostile, 'member@gmail.com'));

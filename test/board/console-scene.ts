@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { pathWith } from '../../src/board/layout.ts';
 import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
 import { MASK } from '../../src/profile/masked.ts';
-import { makeApiKey } from '../../src/store/api-keys.ts';
+import { createApiKey } from '../../src/store/api-keys.ts';
 import { addRefusedObjects, addRefusedRequests, type RefusedGroup } from '../../src/store/refused-objects.ts';
 import { createIntegration } from '../setup/integrations.ts';
 import { createVisitor } from './browser-session.ts';
@@ -138,7 +138,7 @@ export async function openConsole() {
      values ($1, $2, 'Choices', 'What we send', $3, '<p>Saved, {{\${first_name}}}</p>', 'active')`,
     ...[shop, center, pageOf(group)],
   );
-  const { key } = await makeApiKey(installation.database, tester, {
+  const { key } = await createApiKey(installation.database, tester, {
     ...{ workspaceId: shop, name: 'till', permissions: ['users.track'], ipAllowlist: [] },
   });
   const [segment, stream] = [uuidv7(), uuidv7()];

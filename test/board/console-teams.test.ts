@@ -274,16 +274,16 @@ test('a grant and its audit entry are committed together or not at all', async (
 test('a grant overwrites no concurrent SCIM change, and assigns no deleted permission set', async () => {
   const { id } = await scene.people.arrive();
   const [set, team] = [await makeSet(['view_pii']), await makeTeam(scene.shop)];
-  const { giveGroups, deletePermissionSet } = await import('../../src/store/permission-sets.ts');
+  const { grantGroups, deletePermissionSet } = await import('../../src/store/permission-sets.ts');
   const actor = { kind: 'operator', name: 'tester', via: 'console' } as const;
   const gift = { appGroups: [], workspaceId: scene.shop, detail: {} };
   const stale = { id, companyId: DEFAULT_COMPANY, version: 0 };
-  expect(await giveGroups(pool(), actor, { ...gift, account: stale, gives: { team } })).toBe('gone');
+  expect(await grantGroups(pool(), actor, { ...gift, account: stale, gives: { team } })).toBe('gone');
   await deletePermissionSet(pool(), actor, { id: set, companyId: DEFAULT_COMPANY });
   const [row] = (await scene.query('select version from accounts where id = $1', id)) as {
     version: number;
   }[];
   const account = { ...stale, version: row!.version };
-  expect(await giveGroups(pool(), actor, { ...gift, account, gives: { permissionSet: set } })).toBe('gone');
-  expect(await giveGroups(pool(), actor, { ...gift, account, gives: { team } })).toBe('done');
+  expect(await grantGroups(pool(), actor, { ...gift, account, gives: { permissionSet: set } })).toBe('gone');
+  expect(await grantGroups(pool(), actor, { ...gift, account, gives: { team } })).toBe('done');
 });

@@ -51,7 +51,7 @@ describe.each(['postgres', 'redis'] as const)('the history of a fleet whose queu
     await laneQueues[1]!.add('envelope', {});
     const fleets = [1, 2].map(() => createFleet({ database, connection, config, lacking: () => [] }));
     const boards = fleets.map((fleet) => recordHistory(pool, fleet, log));
-    const { postgres, redis } = await fleets[0]!.look();
+    const { postgres, redis } = await fleets[0]!.read();
     expect([postgres!.isReadOnly, redis?.writes]).toEqual([false, kind === 'redis' || undefined]);
     await Promise.all(boards.map((board) => board.now()));
     await Promise.all(boards.map((board) => board.now()));

@@ -8,7 +8,7 @@ import { connectProducer, connectWorker, type QueueConnection } from '../../src/
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
 import type { Connection, Database } from '../../src/store/database.ts';
-import { forLetters, locateLetters, markReplayed } from '../../src/store/dead-letters.ts';
+import { forDeadLetters, locateDeadLetters, markReplayed } from '../../src/store/dead-letters.ts';
 import { forEachWorkspace } from '../../src/store/distributed.ts';
 import { type FailedObject, insertDeadLetters } from '../../src/store/failed-objects.ts';
 import type { QueueLoss } from '../../src/store/installation.ts';
@@ -146,7 +146,7 @@ export async function commit(database: Database, ...rows: FailedObject[]): Promi
 /** Marks dead letters as replayed, like a worker does after a successful replay. */
 export async function commitReplayed(database: Database, ids: string[]): Promise<void> {
   await inTransaction(database, async (tx) =>
-    forLetters(tx, await locateLetters(tx, ids), async (some) => [await markReplayed(tx, some)]),
+    forDeadLetters(tx, await locateDeadLetters(tx, ids), async (some) => [await markReplayed(tx, some)]),
   );
 }
 

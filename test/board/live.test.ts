@@ -176,7 +176,7 @@ describe('streams of a fleet', () => {
       ...{ counters: undefined, rates: undefined },
     };
     live = createLive({
-      fleet: { look: async () => ({ ...now, at: new Date(Date.now() + asked++) }) },
+      fleet: { read: async () => ({ ...now, at: new Date(Date.now() + asked++) }) },
       ...{ connection: { kind: 'postgres' } as QueueConnection, database: {} as Database, log },
       lacking: () => [],
       ...{ checkMs: 50, lifeMs: 5000 },

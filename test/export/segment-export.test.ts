@@ -11,7 +11,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';
 import { finishExport, leaseExports, renewExport } from '../../src/store/segment-export-leases.ts';
 import { archiveSegment } from '../../src/store/segments.ts';
-import { tidyExports } from '../../workers/sync/segment-exports.ts';
+import { cleanUpExports } from '../../workers/sync/segment-exports.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { actor, archivesOf, CROWD, createScene, exportOf, readLines, unzip } from './segment-export-scene.ts';
@@ -111,14 +111,14 @@ describe('without a bucket', () => {
       ]);
     const [done] = await shown();
     expect(Math.round((done!.expiresAt!.getTime() - done!.endedAt!.getTime()) / 60_000)).toBe(240);
-    await tidyExports(pool as never, config);
+    await cleanUpExports(pool as never, config);
     expect(archivesOf(config)).toHaveLength(1);
     await pool.query(`update segment_exports set expires_at = now() - interval '2 hours'`);
     expect((await download(config, body.url)).status).toBe(410);
     const leftByKill = path.join(config.DATA_DIR, 'segment-exports/.unfinished/left');
     writeFileSync(leftByKill, 'half of the users');
     utimesSync(leftByKill, 1, 1);
-    await tidyExports(pool as never, config);
+    await cleanUpExports(pool as never, config);
     expect(archivesOf(config)).toEqual([]);
     // The users of the export are no longer in any file.
     const files = readdirSync(config.DATA_DIR, { recursive: true, withFileTypes: true });
@@ -150,7 +150,7 @@ async function failAndTidy(config: ReturnType<typeof settings>, segmentId: strin
   await pool.query('update segment_exports set expires_at = $1 where expires_at is not null', [
     new Date(Date.now() - 3_600_000),
   ]);
-  await tidyExports(pool as never, config);
+  await cleanUpExports(pool as never, config);
 }
 
 describe('files of an export that fails before it is ready', () => {

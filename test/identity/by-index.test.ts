@@ -5,7 +5,7 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { type Connection, type Database, everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
-import { settleHistories, settleTombstones } from '../../workers/upkeep/tombstones.ts';
+import { cleanUpHistories, cleanUpTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
@@ -92,8 +92,8 @@ async function sent(): Promise<Statement[]> {
     await tx.query('commit');
   }
   tx.release();
-  await settleTombstones(pool, await selectTombstones(pool, 10));
-  await settleHistories(pool);
+  await cleanUpTombstones(pool, await selectTombstones(pool, 10));
+  await cleanUpHistories(pool);
   return [...statements.values()];
 }
 

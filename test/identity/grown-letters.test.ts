@@ -6,7 +6,7 @@ import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../s
 import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
-import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
+import { cleanUpTombstones } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { makeGate, passGate } from '../setup/nodes.ts';
@@ -128,7 +128,7 @@ test(
     await store(event('reader', 'first'));
     expect(await neighbourWaits(merge('lettered', 'reader'))).toBeLessThan(DEADLINE);
     // Some dead letters are transferred, most are not.
-    for (let step = 0; step < 3; step++) await settleTombstones(pool, await selectTombstones(pool, 100));
+    for (let step = 0; step < 3; step++) await cleanUpTombstones(pool, await selectTombstones(pool, 100));
     expect(await readable('lettered', merged.some)).toMatchObject({ letters: LETTERS, some: 4 });
     // A later user with the same name has dead letters of its own.
     const late = await growLetters('lettered', { letters: 2, failedRows: 1 });
@@ -160,9 +160,11 @@ describe('G1: dead letters after a merge or delete', () => {
       const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
       const keys = await selectTombstones(pool, 100);
       let over = false;
-      const steps = Promise.allSettled([0, 1].map(() => settleTombstones(victims.pool, keys))).finally(() => {
-        over = true;
-      });
+      const steps = Promise.allSettled([0, 1].map(() => cleanUpTombstones(victims.pool, keys))).finally(
+        () => {
+          over = true;
+        },
+      );
       await waitUntil(
         async () => {
           const { rowCount } = await pool.query(
@@ -212,13 +214,13 @@ describe('G1: dead letters after a merge or delete', () => {
       for (const name of names) grown.push(await growLetters(name, { letters: 2500, failedRows: 500 }));
       await store(merge(names[0]!, names[1]!), merge(names[1]!, names[2]!));
       for (let step = 0; step < steps; step++)
-        await settleTombstones(pool, await selectTombstones(pool, 100));
+        await cleanUpTombstones(pool, await selectTombstones(pool, 100));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toMatchObject({ letters: 2500, some: 4 });
       await store(remove(names[2]!));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toEqual(nothing);
-      await settleTombstones(pool, await selectTombstones(pool, 100));
+      await cleanUpTombstones(pool, await selectTombstones(pool, 100));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toEqual(nothing);
       await settle(2);

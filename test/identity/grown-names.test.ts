@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { MAX_ALIASES } from '../../src/store/merges.ts';
 import { readHistory } from '../../src/store/subscription-history.ts';
-import { settleHistories } from '../../workers/upkeep/tombstones.ts';
+import { cleanUpHistories } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { email as says } from '../subscription/scene.ts';
 import { attributes, event, readDeadLetters } from '../workers/batch.ts';
@@ -181,7 +181,7 @@ test(
     expect(own.at(-1)).toMatchObject({ from: null });
     expect(own[0]).toMatchObject({ to: 'opted_in' });
     await settle();
-    await waitUntil(async () => !(await settleHistories(pool)), { what: 'the history to be erased' });
+    await waitUntil(async () => !(await cleanUpHistories(pool)), { what: 'the history to be erased' });
     expect(await told()).toEqual(own);
     const { rows } = await pool.query(
       `select (select count(*)::integer from dropped_histories) as dropped,

@@ -5,7 +5,7 @@ import { everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
-import { startSettling } from '../../workers/upkeep/tombstones.ts';
+import { startTombstoneCleanup } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -158,7 +158,7 @@ export async function left(): Promise<number> {
 
 /** Settles until no tombstone is left. */
 export async function settle(workers = 1): Promise<void> {
-  const running = Array.from({ length: workers }, () => startSettling(pool, silent));
+  const running = Array.from({ length: workers }, () => startTombstoneCleanup(pool, silent));
   try {
     await waitUntil(async () => (await left()) === 0, { what: 'all to be settled', deadline: FILLING });
   } finally {

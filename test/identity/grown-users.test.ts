@@ -3,7 +3,7 @@ import { everyStatementByIndex } from '../../src/store/database.ts';
 import { MAX_ALIASES } from '../../src/store/merges.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
-import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
+import { cleanUpTombstones } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { event, readDeadLetters } from '../workers/batch.ts';
@@ -66,7 +66,7 @@ describe('G1: rows of a merged user', () => {
         // The settling connections are cut at some point of a step, as when their worker is killed.
         const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
         const steps = Promise.allSettled(
-          [0, 1].map(() => settleTombstones(victims.pool, [{ workspaceId: workspace.id, id: from }])),
+          [0, 1].map(() => cleanUpTombstones(victims.pool, [{ workspaceId: workspace.id, id: from }])),
         );
         let isOver = false;
         void steps.then(() => {
@@ -118,7 +118,7 @@ describe('G1: rows of a merged user', () => {
       }
       await store(...[0, 1].map((place) => merge(`chain ${steps} ${place}`, `chain ${steps} ${place + 1}`)));
       for (let step = 0; step < steps; step++)
-        await settleTombstones(pool, await selectTombstones(pool, 100));
+        await cleanUpTombstones(pool, await selectTombstones(pool, 100));
       await store(remove(`chain ${steps} 2`));
       await settle();
       for (const id of ids) expect(await belongingsOf(id)).toEqual(nothing);

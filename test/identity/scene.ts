@@ -5,7 +5,7 @@ import { type Identifier, toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
-import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
+import { cleanUpTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createStore } from '../operations/in-process.ts';
 import { attributes, event } from '../workers/batch.ts';
 
@@ -90,7 +90,7 @@ export async function createScene() {
       for (;;) {
         const keys = await selectTombstones(pool, 200);
         if (keys.length === 0) return;
-        await settleTombstones(pool, keys);
+        await cleanUpTombstones(pool, keys);
       }
     },
 

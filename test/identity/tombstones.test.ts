@@ -6,7 +6,7 @@ import { isDistributed, noteDistributed, readSequenceValues } from '../../src/st
 import { selectTombstones } from '../../src/store/tombstones.ts';
 import { noIdentityChanges } from '../../workers/batch/changes.ts';
 import { writeIdentity } from '../../workers/batch/write.ts';
-import { settleTombstones, startSettling } from '../../workers/upkeep/tombstones.ts';
+import { cleanUpTombstones, startTombstoneCleanup } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { applyObjects } from '../workers/apply-batch.ts';
 import { openPool, silent } from '../workers/batch.ts';
@@ -71,7 +71,7 @@ function asksForHorizon(statement: unknown): boolean {
 
 /** Settles with as many workers as requested, until all tombstones are settled. */
 async function settle(workers = 1): Promise<void> {
-  const running = Array.from({ length: workers }, () => startSettling(pool, silent));
+  const running = Array.from({ length: workers }, () => startTombstoneCleanup(pool, silent));
   try {
     await waitUntil(async () => (await left()) === 0, { what: 'removed profiles to be settled' });
   } finally {
@@ -190,7 +190,7 @@ describe('an event of a transaction that found the user before', () => {
       },
     });
     noteDistributed(counting, await isDistributed(pool));
-    const settling = startSettling(counting, silent);
+    const settling = startTombstoneCleanup(counting, silent);
     await waitUntil(() => looks >= 3, { what: 'looks whether the transaction has ended' });
     expect(await left()).toBe(1);
     await late.commit();
@@ -217,7 +217,7 @@ describe('a deleted user', () => {
     await scene.apply([remove('slices b')]);
     const erased: number[] = [];
     for (let before = 20_000; (await left()) > 0; ) {
-      await settleTombstones(pool, await selectTombstones(pool, 100));
+      await cleanUpTombstones(pool, await selectTombstones(pool, 100));
       const { events = 0 } = await rowsOf(ids);
       erased.push(before - events);
       before = events;
@@ -255,10 +255,10 @@ it('a worker skips tombstones that another worker is settling', async () => {
   const tx = await pool.connect();
   await tx.query('begin');
   await tx.query('select from removed_profiles where workspace_id = $1 for update', [scene.workspaceId]);
-  expect(await settleTombstones(pool, keys)).toBe(false);
+  expect(await cleanUpTombstones(pool, keys)).toBe(false);
   await tx.query('rollback');
   tx.release();
-  expect(await settleTombstones(pool, keys)).toBe(true);
+  expect(await cleanUpTombstones(pool, keys)).toBe(true);
   await settle();
 });
 

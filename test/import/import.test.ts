@@ -10,7 +10,7 @@ import { Queue } from '../../src/queue/bullmq.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { decodeEnvelope } from '../../src/queue/wire.ts';
-import { aloneWithImport, eraseStaleRows } from '../../src/store/imports.ts';
+import { eraseStaleRows, withImportLock } from '../../src/store/imports.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { startS3, startStrictS3 } from '../integrations/s3.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
@@ -232,7 +232,7 @@ test('an import fails immediately while another process is importing the same fi
   await on.json(importing(file));
   const { rows } = await pool.query('select workspace_id, key from imports where file = $1', [file]);
   const key = { workspaceId: rows[0].workspace_id, key: rows[0].key };
-  const said = await aloneWithImport(pool, key, () => on.run(importing(file)));
+  const said = await withImportLock(pool, key, () => on.run(importing(file)));
   expectRefusal(said!, `${file}: another process is importing this file`);
   expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported before' }]);
 });
@@ -358,7 +358,7 @@ test('imports are listed page by page, and a dropped one starts over and is audi
   const { rows } = await pool.query('select workspace_id, key from imports where id = $1', [last.id]);
   const key = { workspaceId: rows[0].workspace_id, key: rows[0].key };
   expectRefusal(
-    (await aloneWithImport(pool, key, () => on.run(['import', 'drop', last.id])))!,
+    (await withImportLock(pool, key, () => on.run(['import', 'drop', last.id])))!,
     'a process is importing it',
   );
   expect(await on.json(['import', 'drop', last.id])).toMatchObject({ id: last.id, state: 'dropped' });

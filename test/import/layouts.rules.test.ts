@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { createMapping, type MappingRules, parseMap } from '../../src/import/mapping.ts';
 import { openInput } from '../../src/import/open-input.ts';
-import { createJudge, judgeRows, mapRows } from '../../src/import/rows.ts';
+import { createRowValidator, mapRows, validateRows } from '../../src/import/rows.ts';
 import { callerOf } from '../operations/caller.ts';
 import { fileOf, readRows, zipOf } from './scene.ts';
 
@@ -211,7 +211,11 @@ test.each([
 
 /** Returns the rejected rows of a CSV file of users. */
 async function refusedRows(content: string, map = '') {
-  const judge = createJudge({ serviceIdField: 'service_id', longStrings: 'cut', updateExistingOnly: false });
+  const judge = createRowValidator({
+    serviceIdField: 'service_id',
+    longStrings: 'cut',
+    updateExistingOnly: false,
+  });
   const input = await openInput(fileOf('users.csv', content), { scratchBytes: 1_000_000 });
   const options = {
     ...({ type: 'users', layout: 'csv', ignore: [], delimiter: undefined, vendor: undefined } as const),
@@ -219,7 +223,7 @@ async function refusedRows(content: string, map = '') {
   };
   const refused = [];
   for await (const rows of mapRows({ input, options }))
-    refused.push(...judgeRows(rows, judge, callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f')).refused);
+    refused.push(...validateRows(rows, judge, callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f')).refused);
   await input.close();
   return refused;
 }

@@ -4,7 +4,7 @@ import { crc32, deflateRawSync } from 'node:zlib';
 import { type ImportType, parseMap } from '../../src/import/mapping.ts';
 import { openInput } from '../../src/import/open-input.ts';
 import type { Layout } from '../../src/import/reader.ts';
-import { createJudge, judgeRows, mapRows } from '../../src/import/rows.ts';
+import { createRowValidator, mapRows, validateRows } from '../../src/import/rows.ts';
 import type { VendorName } from '../../src/import/vendor.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
@@ -34,7 +34,11 @@ export interface ReadOptions {
  */
 export async function readRows(file: string, options: ReadOptions = {}) {
   const { type = 'users', layout = 'csv', map, ignore = [], delimiter, caller, vendor } = options;
-  const judge = createJudge({ serviceIdField: 'service_id', longStrings: 'cut', updateExistingOnly: false });
+  const judge = createRowValidator({
+    serviceIdField: 'service_id',
+    longStrings: 'cut',
+    updateExistingOnly: false,
+  });
   const input = await openInput(file, { scratchBytes: 100_000_000 });
   const sent: Json[] = [];
   const result = {
@@ -54,7 +58,7 @@ export async function readRows(file: string, options: ReadOptions = {}) {
     };
     for await (const rows of mapRows({ input, options: rules })) {
       for (const row of rows) sent.push(...(row.sent ?? []).map(({ object }) => object));
-      const judged = judgeRows(rows, judge, callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f', caller));
+      const judged = validateRows(rows, judge, callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f', caller));
       result.accepted.push(...(judged.objects as unknown as Json[]));
       result.refused.push(...judged.refused.map(({ row, field, reason }) => ({ row, field, reason })));
     }

@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
-import { unlessAway, withTimeout } from '../../src/platform/lifecycle.ts';
+import { unlessUnavailable, withTimeout } from '../../src/platform/lifecycle.ts';
 
 const never = new Promise<never>(() => {});
 
@@ -29,9 +29,9 @@ test('an aborted wait ends at once, whether aborted before or during it', async 
 test('a store is not asked while it is known to be unavailable', async () => {
   let asked = 0;
   const ask = async () => ++asked;
-  await expect(unlessAway(() => true, ask)).rejects.toThrow('the store is unavailable');
+  await expect(unlessUnavailable(() => true, ask)).rejects.toThrow('the store is unavailable');
   expect(asked).toBe(0);
-  expect(await unlessAway(() => false, ask)).toBe(1);
+  expect(await unlessUnavailable(() => false, ask)).toBe(1);
 });
 
 test('a wait for a store ends when the store becomes unavailable, and later errors are ignored', async () => {
@@ -41,7 +41,7 @@ test('a wait for a store ends when the store becomes unavailable, and later erro
   });
   let checks = 0;
   await expect(
-    unlessAway(
+    unlessUnavailable(
       () => ++checks > 1,
       () => work,
     ),

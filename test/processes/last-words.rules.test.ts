@@ -13,9 +13,9 @@ import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import {
+  cleanUpLastWords,
   readLastWords,
   removeLastWords,
-  tidyLastWords,
   writeLastWords,
 } from '../../src/processes/last-words.ts';
 
@@ -69,6 +69,6 @@ test('files with last errors are removed after an hour, and other files are kept
   for (const file of [old, recent, other]) writeFileSync(file, 'out of memory');
   const past = new Date(Date.now() - 3_700_000);
   for (const file of [old, other]) utimesSync(file, past, past);
-  tidyLastWords();
+  cleanUpLastWords();
   expect([old, recent, other].map((file) => existsSync(file))).toEqual([false, true, true]);
 });

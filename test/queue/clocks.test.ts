@@ -30,7 +30,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
       vi.useRealTimers();
       setClock(reads);
       const oldest = watchOldest(scene.connection.laneStore, { lanes: LANES, maxAgeMs: 60_000, log });
-      await oldest.look();
+      await oldest.check();
       expect(oldest.tooOld()).toEqual([]);
       expect(oldest.ages()![1]!.seconds).toBeLessThan(60);
       expect((await readLaneDepths(scene.connection.laneStore, LANES))[1]).toMatchObject({ depth: 1 });

@@ -31,7 +31,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
     for (let number = 0; number < 30; number++) backlog.push(await add(noisy));
     const oldest = watchOldest(connection.laneStore, { lanes: LANES, maxAgeMs: MAX_AGE_MS, log });
     const look = async () => {
-      await oldest.look();
+      await oldest.check();
       return oldest.tooOld();
     };
     const ageOf = () => oldest.ages()![LANE]!.seconds;

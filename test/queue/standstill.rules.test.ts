@@ -9,11 +9,11 @@ beforeEach(() => vi.clearAllMocks());
 function scene(workers: boolean) {
   const watched = createStandstill({ afterMs: 0, hasWorkers: async () => workers }, log as unknown as Log);
   /** Checks twice with the same oldest envelopes. */
-  const lookTwice = async (heads: string[], active = 0) => {
-    for (let look = 0; look < 2; look++) await watched.look(heads, async () => active);
+  const checkTwice = async (heads: string[], active = 0) => {
+    for (let round = 0; round < 2; round++) await watched.check(heads, async () => active);
     return watched.seconds() > 0;
   };
-  return { ...watched, lookTwice };
+  return { ...watched, checkTwice };
 }
 
 describe('a fleet stands still', () => {
@@ -30,8 +30,8 @@ describe('a fleet stands still', () => {
       /workers are running but take no jobs/,
     ],
   ])('when %s', async (_, { workers, active }, reason) => {
-    const { lookTwice } = scene(workers);
-    expect(await lookTwice(['a'], active)).toBe(true);
+    const { checkTwice } = scene(workers);
+    expect(await checkTwice(['a'], active)).toBe(true);
     expect(log.error).toHaveBeenCalledExactlyOnceWith(
       expect.objectContaining({ workers }),
       expect.stringMatching(reason),
@@ -44,22 +44,22 @@ describe('a fleet moves', () => {
     ['while no job waits', { workers: false, heads: [], active: 0 }],
     ['while a worker has an active job, however long it takes', { workers: true, heads: ['a'], active: 1 }],
   ])('%s', async (_, { workers, heads, active }) => {
-    const { lookTwice } = scene(workers);
-    expect(await lookTwice(heads, active)).toBe(false);
+    const { checkTwice } = scene(workers);
+    expect(await checkTwice(heads, active)).toBe(false);
     expect(log.error).not.toHaveBeenCalled();
   });
 
   test('again when the oldest job of any lane changes, and logs it', async () => {
-    const { lookTwice, look, seconds } = scene(false);
-    await lookTwice(['a', 'b']);
-    await look(['a', 'c'], async () => 0);
+    const { checkTwice, check, seconds } = scene(false);
+    await checkTwice(['a', 'b']);
+    await check(['a', 'c'], async () => 0);
     expect(seconds()).toBe(0);
     expect(log.info).toHaveBeenCalledExactlyOnceWith(expect.anything(), 'workers took jobs again');
   });
 
   test('by assumption, while the queue does not answer', async () => {
-    const { lookTwice, forget, seconds } = scene(false);
-    await lookTwice(['a']);
+    const { checkTwice, forget, seconds } = scene(false);
+    await checkTwice(['a']);
     forget();
     expect(seconds()).toBe(0);
   });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type AdvisoryLock, aloneWith } from '../../src/store/connections.ts';
+import { type AdvisoryLock, withAdvisoryLock } from '../../src/store/connections.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
 import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';
 
@@ -17,7 +17,7 @@ afterAll(() => Promise.all([one.end(), another.end()]));
 
 /** Checks whether the lock is free. The server releases it shortly after the session ends. */
 const isFree = async (pool: Pool, wanted: AdvisoryLock) =>
-  (await aloneWith(pool, wanted, async () => true)) === true;
+  (await withAdvisoryLock(pool, wanted, async () => true)) === true;
 
 /** Shorter than the time after which the pool closes an idle connection. */
 const FREE = { what: 'the lock', deadline: 5000 };
@@ -28,16 +28,16 @@ const loseSession = () =>
     where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`);
 
 test('a second process skips the work until the first one has ended, also with an error', async () => {
-  const failing = aloneWith(one, lock, async () => {
-    expect(await aloneWith(another, lock, async () => 'second')).toBeUndefined();
+  const failing = withAdvisoryLock(one, lock, async () => {
+    expect(await withAdvisoryLock(another, lock, async () => 'second')).toBeUndefined();
     throw new Error('the first has failed');
   });
   await expect(failing).rejects.toThrow('the first has failed');
-  expect(await aloneWith(another, lock, async () => 'third')).toBe('third');
+  expect(await withAdvisoryLock(another, lock, async () => 'third')).toBe('third');
 });
 
 test('a process that loses its session gets an abort signal, and another one can start', async () => {
-  await aloneWith(one, lock, async ({ signal, confirm }) => {
+  await withAdvisoryLock(one, lock, async ({ signal, confirm }) => {
     await confirm();
     expect(signal.aborted).toBe(false);
     await loseSession();
@@ -49,7 +49,7 @@ test('a process that loses its session gets an abort signal, and another one can
 });
 
 test('the lock is free as soon as the work ends, though its connection stays in the pool', async () => {
-  await aloneWith(one, lock, async () => {});
+  await withAdvisoryLock(one, lock, async () => {});
   expect(one.idleCount).toBe(1);
   expect(await isFree(another, lock)).toBe(true);
 });

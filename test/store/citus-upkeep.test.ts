@@ -8,7 +8,7 @@ import { forgetEnvelopes } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { openRetentionPool } from '../../src/store/retention.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
-import { startSettling } from '../../workers/upkeep/tombstones.ts';
+import { startTombstoneCleanup } from '../../workers/upkeep/tombstones.ts';
 import { remove } from '../identity/objects.ts';
 import { inFolder } from '../retention/scene.ts';
 import { citusUrl } from '../setup/citus.ts';
@@ -173,7 +173,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     const gone = await profileOf(first, 'ann');
     const others = await count('events where workspace_id = $1 and profile_id <> $2', [first.id, gone]);
     await apply(first, [remove('ann')]);
-    const settler = startSettling(pool, silent);
+    const settler = startTombstoneCleanup(pool, silent);
     let applied = 0;
     try {
       const isErased = async () => {

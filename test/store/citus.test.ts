@@ -5,7 +5,7 @@ import { summarizeRetention } from '../../src/store/archive-files.ts';
 import { readUsageToday } from '../../src/store/counters.ts';
 import { findApiKeys } from '../../src/store/credentials.ts';
 import type { Database } from '../../src/store/database.ts';
-import { countLetters, listLetters } from '../../src/store/dead-letter-actions.ts';
+import { countDeadLetters, listDeadLetters } from '../../src/store/dead-letter-actions.ts';
 import { distribute } from '../../src/store/distribute.ts';
 import { readSequenceValues } from '../../src/store/distributed.ts';
 import { eraseHistories } from '../../src/store/erasures.ts';
@@ -64,8 +64,8 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     for (const search of [{ prefix: 'us' }, { aliasName: 'name' }, { email: 'a@x.com' }, { phone: '+1' }])
       expect(await searchUsers(pool, [newId(), newId()], { search, limit: 10 })).toEqual([]);
     for (const which of [{}, { workspaceId: newId() }, { states: ['waiting', 'replaying'] }]) {
-      expect(await listLetters(pool, which, { limit: 10 })).toEqual([]);
-      expect(await countLetters(pool, which)).toBe(0);
+      expect(await listDeadLetters(pool, which, { limit: 10 })).toEqual([]);
+      expect(await countDeadLetters(pool, which)).toBe(0);
     }
     const [month] = await listPartitions(pool);
     await ownersIn(pool, month!);

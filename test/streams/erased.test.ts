@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { eraseDeletedFromLog, eraseDeletedFromLogs } from '../../src/retention/erase-log.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
-import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
+import { cleanUpTombstones } from '../../workers/upkeep/tombstones.ts';
 import { identity, merge, remove } from '../identity/objects.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
 import { attributes, deliver, event } from '../workers/batch.ts';
@@ -28,7 +28,7 @@ async function logOf(workspaceId: string): Promise<string> {
 const settle = () =>
   soon(async () => {
     const keys = await selectTombstones(pool, 100);
-    if (keys.length > 0) await settleTombstones(pool, keys);
+    if (keys.length > 0) await cleanUpTombstones(pool, keys);
     return keys.length === 0;
   });
 

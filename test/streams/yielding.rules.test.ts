@@ -95,11 +95,11 @@ test('the wait for processors is the recent share of time in which other process
   const wait = watchProcessorWait(() => figures);
   expect(wait.share()).toBeUndefined();
   figures = '2000 4000 2\n';
-  wait.look();
+  wait.sample();
   expect(wait.share()).toBe(0.75);
   for (let look = 0; look < 20; look++) {
     figures = `${3000 + 1000 * look} 4000 3\n`;
-    wait.look();
+    wait.sample();
   }
   expect(wait.share()).toBeLessThan(0.01);
   await wait.stop();
@@ -109,7 +109,7 @@ test('the wait for processors is undefined if the system does not report it', as
   const wait = watchProcessorWait(() => {
     throw new Error('ENOENT');
   });
-  wait.look();
+  wait.sample();
   expect(wait.share()).toBeUndefined();
   await wait.stop();
 });

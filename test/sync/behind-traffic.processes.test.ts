@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { createRowReader } from '../../workers/sync/read.ts';
 import { createChunkSize } from '../../workers/sync/throttle.ts';
-import { workOff } from '../../workers/sync/work-run.ts';
+import { processRun } from '../../workers/sync/work-run.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow } from './memory-source.ts';
@@ -23,7 +23,7 @@ describe.each(eitherBackend)('live requests during a sync, with the queue in %s'
   test('one chunk of a run is in the lanes at a time: a live request comes right after it', async () => {
     const rows = Array.from({ length: 5000 }, (_, index) => countingRow(`u${index}`, at(index)));
     const run = await scene.begin(await scene.integrate({ rows }));
-    const worked = workOff(run, scene.context, never);
+    const worked = processRun(run, scene.context, never);
     await waitUntil(async () => (await scene.lane.getWaitingCount()) === 1, { what: 'the first chunk' });
     const live = {
       requests: [
@@ -65,7 +65,7 @@ describe.each(eitherBackend)('live requests during a sync, with the queue in %s'
         return behind ? 5 : 0;
       },
     };
-    const worked = workOff(run, context, never);
+    const worked = processRun(run, context, never);
     await waitUntil(() => asked.length > 20, { what: 'it to ask again' });
     expect((await scene.pool.query('select from sync_chunks')).rowCount).toBe(0);
     behind = false;

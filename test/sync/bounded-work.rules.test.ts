@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { kinds, type SourceRow } from '../../src/integrations/source.ts';
 import type { Caller } from '../../src/operations/operation.ts';
-import { createRowJudge, makeChunk } from '../../workers/sync/chunk.ts';
+import { buildChunk, createRowValidator } from '../../workers/sync/chunk.ts';
 import { createRowReader } from '../../workers/sync/read.ts';
 import { threadTime } from '../setup/thread-time.ts';
 import { at } from './memory-source.ts';
@@ -47,7 +47,7 @@ async function chunkOf(rows: SourceRow[], size = 1000): Promise<SourceRow[]> {
 }
 
 describe.each(kinds)('a chunk of %s', (kind) => {
-  const judge = createRowJudge('service_id');
+  const judge = createRowValidator('service_id');
   const making = {
     run: { id: caller.requestId, kind, updateExistingOnly: false, workspaceId: caller.workspaceId },
     caller,
@@ -57,7 +57,7 @@ describe.each(kinds)('a chunk of %s', (kind) => {
   };
   const judged = (rows: SourceRow[]): number => {
     const started = threadTime();
-    JSON.stringify(makeChunk(rows, { rows: 0, failed: 0, warned: 0, newest: undefined }, making).chunk);
+    JSON.stringify(buildChunk(rows, { rows: 0, failed: 0, warned: 0, newest: undefined }, making).chunk);
     return threadTime() - started;
   };
 

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { SourceError } from '../../src/integrations/source.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { stopTracing } from '../../src/platform/tracing.ts';
-import { workOff } from '../../workers/sync/work-run.ts';
+import { processRun } from '../../workers/sync/work-run.ts';
 import { startCollector, traceTo } from '../setup/collector.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { eitherBackend } from '../setup/fleet.ts';
@@ -264,7 +264,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
       },
       close: () => new Promise(() => {}),
     });
-    const done = workOff(id, { ...scene.context, open }, never);
+    const done = processRun(id, { ...scene.context, open }, never);
     const other = await scene.integrate({
       rows: users('beside', 300).map((user, i) => countingRow(user, at(i))),
     });
@@ -278,7 +278,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     const rows = users('stop', 5000).map((user, i) => countingRow(user, at(i)));
     const integration = await scene.integrate({ rows });
     const id = await scene.begin(integration);
-    const done = workOff(id, scene.context, never);
+    const done = processRun(id, scene.context, never);
     await waitUntil(async () => (await scene.runRow(id)).rows_read > 0, { what: 'the first chunk' });
     await scene.pool.query('update sync_jobs set cancelled_at = now() where id = $1', [id]);
     expect(await done).toBe(true);

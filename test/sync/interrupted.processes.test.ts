@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { forgetEnvelopes } from '../../src/store/ledger.ts';
 import type { SyncContext } from '../../workers/sync/context.ts';
-import { workOff } from '../../workers/sync/work-run.ts';
+import { processRun } from '../../workers/sync/work-run.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow, eventRow, users } from './memory-source.ts';
@@ -19,7 +19,7 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
     const rows = users('del', 5000).map((user, i) => countingRow(user, at(i)));
     const integration = await scene.integrate({ rows });
     const id = await scene.begin(integration);
-    const done = workOff(id, scene.context, never);
+    const done = processRun(id, scene.context, never);
     await waitUntil(async () => (await scene.runRow(id)).rows_read > 0, {
       what: 'the first chunk',
       fleeting: true,
@@ -35,12 +35,12 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
     const id = await scene.begin(await scene.integrate({ rows }));
     for (const goal of [1, 500, 1500]) {
       const leaving = new AbortController();
-      const worked = workOff(id, scene.context, { soon: leaving.signal, now: never.now });
+      const worked = processRun(id, scene.context, { soon: leaving.signal, now: never.now });
       await waitUntil(async () => (await scene.runRow(id)).rows_read >= goal, { what: `${goal} rows` });
       leaving.abort();
       if (await worked) break;
     }
-    await workOff(id, scene.context, never);
+    await processRun(id, scene.context, never);
     expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 3000, rows_synced: 3000 });
     const points = await scene.pointsOf('left');
     expect(points).toHaveLength(3000);
@@ -82,12 +82,12 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
       },
     };
     const leaving = new AbortController();
-    const worked = workOff(id, crashing, { soon: leaving.signal, now: never.now });
+    const worked = processRun(id, crashing, { soon: leaving.signal, now: never.now });
     await waitUntil(async () => (await scene.countEvents('again')) === 2, { what: 'the effect' });
     leaving.abort();
     expect(await worked).toBe(false);
     expect((await scene.pool.query('select from sync_chunks where job_id = $1', [id])).rowCount).toBe(1);
-    expect(await workOff(id, scene.context, never)).toBe(true);
+    expect(await processRun(id, scene.context, never)).toBe(true);
     expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 2, rows_synced: 2 });
     expect(await scene.countEvents('again')).toBe(2);
   });
@@ -95,9 +95,9 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
   test('two processes that execute one run at once apply each row once', async () => {
     const rows = users('twice', 4000).map((user, i) => eventRow(user, at(Math.floor(i / 1000)), 'twice'));
     const id = await scene.begin(await scene.integrate({ rows }, { kind: 'events' }));
-    const works = Array.from({ length: 4 }, () => workOff(id, scene.context, never));
+    const works = Array.from({ length: 4 }, () => processRun(id, scene.context, never));
     await Promise.all(works);
-    await workOff(id, scene.context, never);
+    await processRun(id, scene.context, never);
     expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 4000, rows_synced: 4000 });
     expect(await scene.countEvents('twice')).toBe(4000);
   });

@@ -11,7 +11,7 @@ import {
 } from '../../src/store/sync-chunks.ts';
 import { startRun } from '../../src/store/sync-runs.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
-import { createRowJudge, makeChunk } from '../../workers/sync/chunk.ts';
+import { buildChunk, createRowValidator } from '../../workers/sync/chunk.ts';
 import { callerOf } from '../operations/caller.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createIntegration } from '../setup/integrations.ts';
@@ -19,7 +19,7 @@ import { createWorkspace } from '../setup/workspace.ts';
 
 const updatedAt = '2026-01-30T08:00:00.123456Z';
 const payload = '{"plan":"pro"}';
-const judge = createRowJudge('service_id');
+const judge = createRowValidator('service_id');
 
 let database: Database;
 let workspaceId: string;
@@ -34,7 +34,7 @@ async function makeRun() {
   const id = uuidv7();
   const integrationId = await createIntegration(database.pool, workspaceId);
   await startRun(database.pool, { id, integrationId, askedBy: 'operator' });
-  const { chunk } = makeChunk(
+  const { chunk } = buildChunk(
     [
       { updatedAt, identifiers: { external_id: 'ada' }, payload },
       { updatedAt, identifiers: { external_id: 'bob' }, payload: '{"country":"Atlantis"}' },

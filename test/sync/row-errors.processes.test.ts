@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { workOff } from '../../workers/sync/work-run.ts';
+import { processRun } from '../../workers/sync/work-run.ts';
 import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
@@ -32,11 +32,11 @@ describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) =>
       };
     };
     const left = { soon: leaving.signal, now: never.now };
-    expect(await workOff(id, { ...scene.context, open }, left)).toBe(false);
+    expect(await processRun(id, { ...scene.context, open }, left)).toBe(false);
     const { rows_read } = await scene.runRow(id);
     expect(rows_read).toBeGreaterThan(0);
     expect(rows_read).toBeLessThan(1200);
-    expect(await workOff(id, scene.context, never)).toBe(true);
+    expect(await processRun(id, scene.context, never)).toBe(true);
     expect(await scene.runRow(id)).toMatchObject({ rows_read: 1200, rows_synced: 1188, rows_failed: 12 });
     const expected = Array.from({ length: 12 }, (_, index) => String(index * 100 + 8));
     expect(Object.keys(await scene.errors(id))).toEqual(expected);

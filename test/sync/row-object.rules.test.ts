@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { IntegrationKind, SourceRow } from '../../src/integrations/source.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { createRowJudge } from '../../workers/sync/chunk.ts';
+import { createRowValidator } from '../../workers/sync/chunk.ts';
 import { callerOf } from '../operations/caller.ts';
 
 const updatedAt = '2026-01-30T08:00:00.123456Z';
-const judge = createRowJudge('braze_id');
+const judge = createRowValidator('braze_id');
 const blocked = callerOf('018f0000-0000-7000-8000-000000000000', { isBlocked: (id) => id === 'undefined' });
 
 interface Given {

@@ -16,10 +16,10 @@ import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { startRun } from '../../src/store/sync-runs.ts';
 import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
-import { createRowJudge, createRules } from '../../workers/sync/chunk.ts';
+import { createRowValidator, createRules } from '../../workers/sync/chunk.ts';
 import { createSyncMetrics, type Leaving, type SyncContext } from '../../workers/sync/context.ts';
 import { createThrottle } from '../../workers/sync/throttle.ts';
-import { workOff } from '../../workers/sync/work-run.ts';
+import { processRun } from '../../workers/sync/work-run.ts';
 import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
@@ -94,7 +94,11 @@ export async function createSyncScene(
         lanes,
         workspaceId: run.workspaceId,
       }),
-    making: { judge: createRowJudge('service_id'), lanes, maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS },
+    making: {
+      judge: createRowValidator('service_id'),
+      lanes,
+      maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
+    },
     maxRows: 1_000_000,
     attempts: new JobAttempts({ pool: database.pool, processId: newId(), log, registry: new Registry() }),
     metrics: createSyncMetrics(),
@@ -146,7 +150,7 @@ export async function createSyncScene(
     /** Executes a whole run in this process. @returns the stored run afterwards */
     async sync(integrationId: string, change: Partial<SyncContext> = {}): Promise<RunRow & { id: string }> {
       const id = await scene.begin(integrationId);
-      expect(await workOff(id, { ...context, ...change }, never)).toBe(true);
+      expect(await processRun(id, { ...context, ...change }, never)).toBe(true);
       return { id, ...(await runRow(id)) };
     },
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { startSettling } from '../../workers/upkeep/tombstones.ts';
+import { startTombstoneCleanup } from '../../workers/upkeep/tombstones.ts';
 import { createStore, silent } from './batch.ts';
 
 test('a worker that is woken for tombstones repeatedly leaks no timers', async () => {
@@ -10,7 +10,7 @@ test('a worker that is woken for tombstones repeatedly leaks no timers', async (
   onTestFinished(() => void process.off('warning', note));
   const { pool } = await createStore();
   const looked = countQueries(pool);
-  const settling = startSettling(pool, silent);
+  const settling = startTombstoneCleanup(pool, silent);
   for (let round = 1; round <= 40; round++) {
     settling.wake();
     while (looked() < round) await sleep(2);

@@ -111,9 +111,9 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'workers/lane/lane-worker.ts',
-        find: 'void this.#lookAhead(lease, batch.signal);',
+        find: 'void this.#refreshWindow(lease, batch.signal);',
         replace:
-          'void this.#lookAhead(lease, batch.signal);\n' +
+          'void this.#refreshWindow(lease, batch.signal);\n' +
           '      const others = window.envelopes().slice(1);\n' +
           '      void scheduler.step({ lane: this.#lane, envelopes: () => others });',
       },

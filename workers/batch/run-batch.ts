@@ -4,7 +4,7 @@ import { traceTransaction } from '../../src/queue/spans.ts';
 import { recordAttributeNames } from '../../src/store/attribute-names.ts';
 import { countLanes, countUsage } from '../../src/store/counters.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
-import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
+import { markReplayed, selectLocatedDeadLetters } from '../../src/store/dead-letters.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
@@ -196,7 +196,7 @@ async function withoutForgotten(tx: Connection, stretch: Opened): Promise<Opened
     ...deadLetters.map(({ id, workspaceId }) => ({ id, workspaceId })),
   ];
   const replays = keys.filter(({ id }) => replayed.has(id));
-  const kept = new Set((await selectLetters(tx, replays)).map(({ id }) => id));
+  const kept = new Set((await selectLocatedDeadLetters(tx, replays)).map(({ id }) => id));
   const forgotten = new Set(replays.flatMap(({ id }) => (kept.has(id) ? [] : [id])));
   if (forgotten.size === 0) return stretch;
   return {

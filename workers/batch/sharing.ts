@@ -101,7 +101,7 @@ class SharedAddress {
 }
 
 function ranksOf(profiles: LoadedProfile[]): Ranks {
-  return new Map(profiles.map((profile, place) => [profile, place]));
+  return new Map(profiles.map((profile, rank) => [profile, rank]));
 }
 
 const LAST = Number.POSITIVE_INFINITY;

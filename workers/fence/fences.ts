@@ -40,7 +40,7 @@ function createBarrier() {
   let shared = false;
 
   function notifyWatchers(): void {
-    for (const look of [...watchers]) look();
+    for (const notify of [...watchers]) notify();
   }
 
   return {
@@ -81,15 +81,15 @@ function createBarrier() {
       return new Promise((resolve) => {
         const end = () => {
           clearTimeout(timer);
-          watchers.delete(look);
+          watchers.delete(notify);
           leaving.removeEventListener('abort', end);
           resolve();
         };
-        const look = () => {
+        const notify = () => {
           if (condition()) end();
         };
         const timer = setTimeout(end, milliseconds);
-        watchers.add(look);
+        watchers.add(notify);
         leaving.addEventListener('abort', end);
       });
     },
@@ -112,7 +112,7 @@ export interface Wait {
  *
  * @returns false if the lane has to be given up
  */
-async function waitAt(barrier: Barrier, { mayGo, poll: ask, leaving, slow }: Wait): Promise<boolean> {
+async function waitAt(barrier: Barrier, { mayGo, poll, leaving, slow }: Wait): Promise<boolean> {
   await barrier.until(mayGo, GRACE_MS, leaving);
   let warned = performance.now();
   // Only one query runs at a time. It is not awaited, so that a lane can leave while Postgres does not answer.
@@ -121,7 +121,7 @@ async function waitAt(barrier: Barrier, { mayGo, poll: ask, leaving, slow }: Wai
     if (leaving.aborted) return false;
     if (!isPolling) {
       isPolling = true;
-      void ask().finally(() => {
+      void poll().finally(() => {
         isPolling = false;
       });
     }
@@ -186,12 +186,12 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
         ? () => barrier.isPassed() || others.every(barrier.hasArrived)
         : () => barrier.isPassed();
       const missing = () => others.filter((other) => !barrier.hasArrived(other));
-      const ask = async () => {
+      const poll = async () => {
         if (!first) return announce(barrier, fence, lane);
-        await look(barrier, fence);
+        await refresh(barrier, fence);
         if (performance.now() - started > DAMAGE_MS) await passDamaged(barrier, fence, missing());
       };
-      if (!(await waitAt(barrier, { mayGo, poll: ask, leaving, slow: () => warn(fence, lane, missing()) })))
+      if (!(await waitAt(barrier, { mayGo, poll: poll, leaving, slow: () => warn(fence, lane, missing()) })))
         return false;
       metrics.fenceWaitSeconds.observe((performance.now() - started) / 1000);
       if (first) await pass(barrier, fence, apply);
@@ -214,7 +214,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
     if (barrier.isShared()) await trying(fence, () => openFence(pool, fence.id));
   }
 
-  async function look(barrier: Barrier, fence: Fence): Promise<void> {
+  async function refresh(barrier: Barrier, fence: Fence): Promise<void> {
     barrier.share();
     await trying(fence, async () => {
       const { passed, arrived } = await readFence(pool, fence.id);

@@ -131,14 +131,14 @@ export class LaneWindow {
    * @returns false if the lease is lost, in which case the window is cleared, or if another lease is held now
    */
   refresh(lease: Lease): Promise<boolean> {
-    const look = this.#refreshing.then(async () => {
+    const refreshed = this.#refreshing.then(async () => {
       if (this.#lease !== lease) return false;
       if (this.#afterSlow.isWaiting()) return true;
       const seen = this.#afterSlow.timed(this.#refresh(lease));
       return (await withTimeout(SLOW_MS, seen).catch(() => this.#afterSlow.after(SLOW_MS))) ?? true;
     });
-    this.#refreshing = look;
-    return look;
+    this.#refreshing = refreshed;
+    return refreshed;
   }
 
   /** Clears the window because another worker may hold the lane. */

@@ -32,7 +32,7 @@ interface Watched {
    * First waiting job at the last check, and the number of checks that have found the same job since; absent if no job
    * waited.
    */
-  seen?: { head: string; looks: number } | undefined;
+  seen?: { head: string; checks: number } | undefined;
   reopened: boolean;
 }
 
@@ -63,12 +63,12 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   async function judge(lane: number, watched: Watched, head: string | undefined): Promise<void> {
     const { seen } = watched;
     if (head === undefined || seen?.head !== head) {
-      watched.seen = head === undefined ? undefined : { head, looks: 0 };
+      watched.seen = head === undefined ? undefined : { head, checks: 0 };
       watched.reopened = false;
       return;
     }
-    if (++seen.looks < PATIENCE) return;
-    seen.looks = 0;
+    if (++seen.checks < PATIENCE) return;
+    seen.checks = 0;
     if (watched.reopened) {
       if (!(await answers(lane))) return;
       log.fatal({ lane }, 'lane has waiting jobs and makes no progress, also after it was reopened; exiting');

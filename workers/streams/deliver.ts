@@ -3,14 +3,14 @@ import { type Service, withTimeout } from '../../src/platform/lifecycle.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { unlessAborted } from '../../src/platform/time-limit.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
-import { isPostgresAway, sqlstateOf } from '../../src/store/error-cause.ts';
+import { isPostgresUnavailable, sqlstateOf } from '../../src/store/error-cause.ts';
 import { watchHorizon } from '../../src/store/horizon.ts';
 import { listDestinations, trimLog } from '../../src/store/stream-destinations.ts';
 import {
   advanceDestination,
-  giveBackDestination,
   type LeasedDestination,
   leaseDestinations,
+  releaseDestination,
 } from '../../src/store/stream-leases.ts';
 import {
   type Batch,
@@ -218,15 +218,15 @@ async function deliverTo(
     destination = context.open(leased);
     if ('deliver' in destination) {
       isOurs = await whileLeased(deliverAll(leased, { ...leasedContext, destination }));
-      if (isOurs) await giveBackDestination(pool, leased);
+      if (isOurs) await releaseDestination(pool, leased);
     } else {
       const done = await whileLeased(deliverFile(leased, { ...leasedContext, destination }));
       isOurs = done !== 'lost';
       if (isOurs)
-        await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
+        await releaseDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
     }
   } catch (error) {
-    if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));
+    if (leaving.aborted) return void (await releaseDestination(pool, leased).catch(() => {}));
     if (!destination) held?.end();
     if (error instanceof DeliveryError) metrics.failed(leased);
     if (error instanceof LeaseOver) metrics.abandoned(leased);
@@ -240,7 +240,7 @@ async function deliverTo(
     const backOff = { retryMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
     // If the store does not respond, the lease expires by itself.
-    await giveBackDestination(pool, leased, { error: reason, ...backOff, pause: isGone }).catch(() => {});
+    await releaseDestination(pool, leased, { error: reason, ...backOff, pause: isGone }).catch(() => {});
   } finally {
     lease.release();
     await attempt.end(leaving.aborted || !isOurs ? 'given back' : undefined);
@@ -261,14 +261,14 @@ async function beginDelivery(
   const { pool, log, attempts } = context;
   try {
     const attempt = await attempts.begin('stream delivery', leased.id);
-    if (attempt === 'waits') await giveBackDestination(pool, leased, { retryMs: FIRST_RETRY_MS });
+    if (attempt === 'waits') await releaseDestination(pool, leased, { retryMs: FIRST_RETRY_MS });
     else if (attempt === 'set aside')
-      await giveBackDestination(pool, leased, { error: endedTheProcess('stream'), pause: true });
+      await releaseDestination(pool, leased, { error: endedTheProcess('stream'), pause: true });
     else return attempt;
   } catch (error) {
     // If the store does not respond, the lease expires by itself.
     log.warn({ err: error, destination: leased.id }, 'stream is waiting for Postgres');
-    await giveBackDestination(pool, leased, { retryMs: FIRST_RETRY_MS }).catch(() => {});
+    await releaseDestination(pool, leased, { retryMs: FIRST_RETRY_MS }).catch(() => {});
   }
   return undefined;
 }
@@ -281,7 +281,7 @@ function failureOf(error: unknown): { reason: string; isOwn: boolean } {
   if (error instanceof DeliveryError) return { reason: error.message, isOwn: false };
   const sqlstate = sqlstateOf(error);
   if (sqlstate !== undefined) return { reason: `Postgres answered with the error ${sqlstate}`, isOwn: false };
-  if (isPostgresAway(error)) return { reason: 'Postgres did not answer', isOwn: false };
+  if (isPostgresUnavailable(error)) return { reason: 'Postgres did not answer', isOwn: false };
   return { reason: 'a mistake of Penstock itself: the log of the sync process has it', isOwn: true };
 }
 

@@ -38,7 +38,7 @@ export interface Position {
   newest: string | undefined;
 }
 
-export interface ChunkMaking {
+export interface ChunkBuilding {
   run: Pick<Run, 'id' | 'kind' | 'updateExistingOnly' | 'workspaceId'>;
   caller: Caller;
   judge: RowJudge;
@@ -47,10 +47,10 @@ export interface ChunkMaking {
 }
 
 /** Validates rows and packs the valid ones. @returns the chunk and the position after its rows */
-export function makeChunk(
+export function buildChunk(
   rows: SourceRow[],
   position: Position,
-  making: ChunkMaking,
+  making: ChunkBuilding,
 ): { chunk: OutboxChunk; position: Position } {
   const { run, caller, judge, lanes, maxEnvelopeObjects } = making;
   const judging = { caller, kind: run.kind, updateExistingOnly: run.updateExistingOnly };
@@ -131,7 +131,7 @@ function show({ updatedAt, unreadable, broken, identifiers, payload }: SourceRow
   };
 }
 
-export interface RowJudgeOptions {
+export interface RowValidatorOptions {
   caller: Caller;
   kind: IntegrationKind;
   updateExistingOnly: boolean;
@@ -146,7 +146,7 @@ export type RowVerdict = { object: AcceptedObject; warnings?: readonly string[] 
  *
  * @param serviceIdField API name of the service id
  */
-export function createRowJudge(
+export function createRowValidator(
   serviceIdField: string,
   { longStrings, rules }: { longStrings?: LongStrings; rules?: VendorRules } = {},
 ) {
@@ -154,7 +154,7 @@ export function createRowJudge(
   const deletion = usersDelete(serviceIdField);
 
   /** @param index position of the row in its chunk */
-  return function judge(row: SourceRow, index: number, options: RowJudgeOptions): RowVerdict {
+  return function judge(row: SourceRow, index: number, options: RowValidatorOptions): RowVerdict {
     const { caller, kind, updateExistingOnly } = options;
     if (kind === 'deletes') return judgeDeletion(row, caller);
     const made = toObject(row, { kind, serviceIdField, updateExistingOnly });
@@ -183,7 +183,7 @@ export function createRowJudge(
   }
 }
 
-type RowJudge = ReturnType<typeof createRowJudge>;
+type RowJudge = ReturnType<typeof createRowValidator>;
 
 /** The rules of a workspace for its rows, cached for as long as a web process caches an API key. */
 export interface Rules {

@@ -10,7 +10,7 @@ import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
 import type { JobAttempts } from '../jobs/job-attempts.ts';
 import { handOver, type Settled } from './checkpoint.ts';
-import type { ChunkMaking, Rules } from './chunk.ts';
+import type { ChunkBuilding, Rules } from './chunk.ts';
 import { fingerprintOf, tally } from './row-object.ts';
 import type { Throttle } from './throttle.ts';
 
@@ -25,7 +25,7 @@ export interface SyncContext {
   checkColumns(columns: SourceColumn[], run: Run): void;
   rulesOf(run: Run): Rules;
   throttleOf(run: Run): Throttle;
-  making: Omit<ChunkMaking, 'run' | 'caller'>;
+  making: Omit<ChunkBuilding, 'run' | 'caller'>;
   /** Maximum rows of a run. */
   maxRows: number;
   /** Finds runs that end their process. */

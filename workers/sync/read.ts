@@ -16,7 +16,7 @@ import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
-import { makeChunk, type Position } from './chunk.ts';
+import { buildChunk, type Position } from './chunk.ts';
 import { createDeduplication, type Leaving, type SyncContext, settle } from './context.ts';
 import { createChunkSize } from './throttle.ts';
 
@@ -134,7 +134,7 @@ export async function readOn(
         const fresh = await deduplicate(rows);
         if (fresh.length === 0) continue;
         const making = { ...context.making, run, caller: await rules.caller() };
-        const make = () => makeChunk(fresh, position, making);
+        const make = () => buildChunk(fresh, position, making);
         const made = tracing ? tracing.within(span, make) : make();
         position = made.position;
         return made.chunk;

@@ -20,14 +20,14 @@ import { poll } from '../../src/platform/poll.ts';
 import { reachOf } from '../../src/platform/reach.ts';
 import { linkSignals } from '../../src/platform/time-limit.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
-import { isPostgresAway } from '../../src/store/error-cause.ts';
+import { isPostgresUnavailable } from '../../src/store/error-cause.ts';
 import { EXPORT_CONNECTIONS, EXPORTS_AT_ONCE } from '../../src/store/pool-sizes.ts';
 import {
   endExport,
   finishExport,
-  giveBackExport,
   type LeasedExport,
   leaseExports,
+  releaseExport,
   renewExport,
 } from '../../src/store/segment-export-leases.ts';
 import {
@@ -132,7 +132,7 @@ export function startSegmentExports({
       return fail(wanted.lastError === null ? why : `${why}; the last one: ${wanted.lastError}`);
     }
     const attempt = await attempts.begin('segment export', wanted.id);
-    if (attempt === 'waits') return giveBackExport(pool, lease, { retryMs: SUSPECT_MS });
+    if (attempt === 'waits') return releaseExport(pool, lease, { retryMs: SUSPECT_MS });
     if (attempt === 'set aside') return fail(endedTheProcess('export'));
     let isElsewhere = false;
     const lost = new AbortController();
@@ -151,7 +151,7 @@ export function startSegmentExports({
       const counts = await written();
       if (!counts) {
         isElsewhere = true;
-        return await giveBackExport(pool, lease, { retryMs: FIRST_RETRY_MS });
+        return await releaseExport(pool, lease, { retryMs: FIRST_RETRY_MS });
       }
       const ready = await finishExport(pool, lease, { ...counts, linkMs: LINK_MS, milliseconds: LEASE_MS });
       if (!ready) return;
@@ -160,7 +160,7 @@ export function startSegmentExports({
       log.info({ ...line, ...counts, tries: wanted.tries }, 'a segment was exported');
       if (ready.callback !== null) await sendCallback(ready, process);
     } catch (error) {
-      if (leaving.signal.aborted) return await giveBackExport(pool, lease, { retryMs: 0 });
+      if (leaving.signal.aborted) return await releaseExport(pool, lease, { retryMs: 0 });
       if (lost.signal.aborted) return;
       const { message } = error as Error;
       const isPermanent =
@@ -171,7 +171,11 @@ export function startSegmentExports({
       log.warn({ ...line, err: error, tries: wanted.tries }, 'segment export failed; will retry');
       const retryMs = retryAfter(wanted.tries);
       // An outage of Postgres does not count as an attempt.
-      await giveBackExport(pool, lease, isPostgresAway(error) ? { retryMs } : { retryMs, error: message });
+      await releaseExport(
+        pool,
+        lease,
+        isPostgresUnavailable(error) ? { retryMs } : { retryMs, error: message },
+      );
     } finally {
       ends.release();
       held?.end();
@@ -210,12 +214,12 @@ export function startSegmentExports({
   async function sendCallback(ready: LeasedExport, process: string): Promise<void> {
     const lease = { process, workspaceId: ready.workspaceId, id: ready.id };
     const attempt = await attempts.begin('export callback', ready.id);
-    if (attempt === 'waits') return giveBackExport(pool, lease, { retryMs: SUSPECT_MS });
+    if (attempt === 'waits') return releaseExport(pool, lease, { retryMs: SUSPECT_MS });
     const error = attempt === 'set aside' ? endedTheProcess('callback') : await posted(ready, attempt);
-    if (leaving.signal.aborted && error !== null) return giveBackExport(pool, lease, { retryMs: 0 });
+    if (leaving.signal.aborted && error !== null) return releaseExport(pool, lease, { retryMs: 0 });
     const retryMs = retryAfter(ready.tries);
     const isOver = attempt === 'set aside' || (ready.endedAt?.getTime() ?? 0) + CALLBACK_MS < now() + retryMs;
-    if (error !== null && !isOver) return giveBackExport(pool, lease, { retryMs, error });
+    if (error !== null && !isOver) return releaseExport(pool, lease, { retryMs, error });
     await endExport(pool, lease, error);
     ended.inc({ outcome: error === null ? 'told' : 'not_told' });
     if (error !== null)
@@ -253,7 +257,7 @@ export function startSegmentExports({
   const pollers = [
     poll(POLL_MS, () => lease('open', EXPORTS_AT_ONCE), warn),
     poll(POLL_MS, () => lease('ready', MAX_CALLBACKS), warn),
-    poll(TIDY_MS, () => tidyExports(pool, config), warn),
+    poll(TIDY_MS, () => cleanUpExports(pool, config), warn),
   ];
   for (const poller of pollers) void poller.now();
   return {
@@ -284,7 +288,7 @@ export function createExportMetric(registry: Registry): Counter<'outcome'> {
  * Removes files with an expired link, files of failed exports and parts that a dead process left in a folder,
  * and deletes old exports, a limited number at a time.
  */
-export async function tidyExports(pool: Pool, config: ExportFilesSettings): Promise<void> {
+export async function cleanUpExports(pool: Pool, config: ExportFilesSettings): Promise<void> {
   const expired = await listExpired(pool, { milliseconds: GRACE_MS, limit: TIDIED });
   if (expired.length > 0 || !isBucket(config)) {
     const store = await openExportFiles(config);

@@ -19,7 +19,7 @@ import { forgetEndedExpected } from '../../src/store/sync-boundary.ts';
 import { forgetRowErrors } from '../../src/store/sync-chunks.ts';
 import { findUnfinishedRuns, forgetRuns, startRun } from '../../src/store/sync-runs.ts';
 import type { SyncContext } from './context.ts';
-import { workOff } from './work-run.ts';
+import { processRun } from './work-run.ts';
 
 const RETRY_MS = 1000;
 
@@ -108,7 +108,7 @@ export function startSyncs({ connection, syncs, context, config }: SyncsOptions)
   async function workJob({ name, data }: Job<SyncJobData | ScheduledJobData>): Promise<boolean> {
     if (name === syncJobs.scheduled)
       return startScheduled((data as ScheduledJobData).integration_id, { ...context, syncs }, leaving.soon);
-    return workOff((data as SyncJobData).job_id, context, leaving);
+    return processRun((data as SyncJobData).job_id, context, leaving);
   }
 
   let warned = Number.NEGATIVE_INFINITY;

@@ -143,7 +143,7 @@ const SUSPECT_PAUSE_MS = 500;
  *
  * @returns whether the run is over or belongs to another process; otherwise it must be given back
  */
-export async function workOff(jobId: string, context: SyncContext, leaving: Leaving): Promise<boolean> {
+export async function processRun(jobId: string, context: SyncContext, leaving: Leaving): Promise<boolean> {
   const { metrics, log } = context;
   const started = performance.now();
   let attempt: Attempt | 'set aside' | undefined;

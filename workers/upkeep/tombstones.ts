@@ -6,7 +6,7 @@ import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts'
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
 import { isPassed, readHorizon } from '../../src/store/horizon.ts';
-import { strikeOffNames } from '../../src/store/left-names.ts';
+import { removeNames } from '../../src/store/left-names.ts';
 import type { ProfileKey } from '../../src/store/merges.ts';
 import { bringFailures, eraseFailures } from '../../src/store/named-failures.ts';
 import { movePushTokens } from '../../src/store/profile-attributes.ts';
@@ -31,7 +31,7 @@ const RAW_SLICE = 5000;
 const SLICE = 2000;
 
 /** Cleans up after merged and deleted profiles while the lanes continue. */
-export interface Settler extends Service {
+export interface TombstoneCleanup extends Service {
   /** Must be called when profiles were merged or deleted. */
   wake(): void;
 }
@@ -59,7 +59,11 @@ const PAGE_DISTRIBUTED_MS = 500;
  * removed profile is checked once more after all transactions that were running at its removal have ended.
  * Every transaction that had looked it up has written by then, and later ones cannot find it.
  */
-export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void = () => {}): Settler {
+export function startTombstoneCleanup(
+  pool: Pool,
+  log: Log,
+  onFailuresErased: () => void = () => {},
+): TombstoneCleanup {
   const stopping = new AbortController();
   let awake = true;
   /** The last profile that was checked; undefined if the next page begins at the start of the list. */
@@ -91,7 +95,7 @@ export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void
     const keys = await selectTombstones(pool, CHUNK, cursor);
     const isLast = keys.length < CHUNK;
     const settled = keys.length > 0 && (await settlePage(keys));
-    const erased = await settleHistories(pool);
+    const erased = await cleanUpHistories(pool);
     const goesOn = progress || settled || erased;
     cursor = isLast ? undefined : keys.at(-1);
     progress = !isLast && goesOn;
@@ -102,7 +106,7 @@ export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void
     await horizonPassed();
     if (stopping.signal.aborted) return false;
     const started = performance.now();
-    const settled = await settleTombstones(pool, keys, onFailuresErased);
+    const settled = await cleanUpTombstones(pool, keys, onFailuresErased);
     // Leave half of the time to the lanes: a user with a million events is erased in slices.
     const taken = performance.now() - started;
     const isOnNodes = await isDistributed(pool);
@@ -154,7 +158,7 @@ export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void
  *
  * @returns false if no work was done because other workers have locked all of the profiles
  */
-export async function settleTombstones(
+export async function cleanUpTombstones(
   pool: Pool,
   given: ProfileKey[],
   onFailuresErased: () => void = () => {},
@@ -178,7 +182,7 @@ async function settleKeys(pool: Pool, keys: ProfileKey[], onFailuresErased: () =
 }
 
 /** @returns false if no history of an address is left that this worker can erase */
-export function settleHistories(pool: Pool): Promise<boolean> {
+export function cleanUpHistories(pool: Pool): Promise<boolean> {
   return eraseHistories(pool, SLICE);
 }
 
@@ -211,17 +215,14 @@ async function mergeDeadLetters(tx: Connection, merged: Tombstone[], share: numb
     await sendPipelined(tx, [
       () => bringFailures(tx, pairs, { which: 'owned', rowsOfEach: share }),
       () => bringFailures(tx, pairs, { which: 'named', rowsOfEach: share }),
-      () => strikeOffNames(tx, merged, share),
+      () => removeNames(tx, merged, share),
     ]),
   );
 }
 
 async function eraseDeadLetters(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
   return total(
-    await sendPipelined(tx, [
-      () => eraseFailures(tx, deleted, share),
-      () => strikeOffNames(tx, deleted, share),
-    ]),
+    await sendPipelined(tx, [() => eraseFailures(tx, deleted, share), () => removeNames(tx, deleted, share)]),
   );
 }
 

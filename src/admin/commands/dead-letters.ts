@@ -3,11 +3,11 @@ import { type Command, Option } from 'commander';
 import { describeFailure } from '../../platform/format.ts';
 import type { Json } from '../../profile/json.ts';
 import {
-  countLetters,
+  countDeadLetters,
   discardDeadLetters,
-  listLetters,
-  pagesOfLetters,
-  readLetter,
+  listDeadLetters,
+  pagesOfDeadLetters,
+  readDeadLetter,
 } from '../../store/dead-letter-actions.ts';
 import { ANY_BYTES } from '../../store/dead-letters.ts';
 import {
@@ -96,7 +96,7 @@ async function list({ state, limit, after, ...options }: ListOptions): Promise<v
   await withInstallation(async ({ database }) => {
     const workspaceId = await findWorkspaceId(database, options.workspace);
     const which = { workspaceId, ...(state && { states: [state] }) };
-    const found = await listLetters(database.pool, which, { before: after, limit: limit + 1 });
+    const found = await listDeadLetters(database.pool, which, { before: after, limit: limit + 1 });
     const { shown, next } = pageOf(found, limit, (last) => last.id);
     const names = await namesOfWorkspaces(
       database,
@@ -118,7 +118,7 @@ async function list({ state, limit, after, ...options }: ListOptions): Promise<v
 
 async function show(id: string, { json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const letter = await readLetter(database.pool, id, ANY_BYTES);
+    const letter = await readDeadLetter(database.pool, id, ANY_BYTES);
     if (letter === undefined)
       throw new Refusal(`no dead letter has the id ${id}; see ${PENSTOCK} dead-letters list`);
     const names = await namesOfWorkspaces(database, [letter.workspaceId]);
@@ -191,9 +191,9 @@ async function discard(ids: string[], { reason, json }: { reason: string; json?:
 
 async function mend(id: string, { file, json }: { file: string; json?: boolean }): Promise<void> {
   const text = readText(file);
-  const { mendInQueue } = await import('../queue.ts');
+  const { fixInQueue } = await import('../queue.ts');
   await withInstallation(async (installation) => {
-    await mendInQueue(installation, id, { text, by: operator() });
+    await fixInQueue(installation, id, { text, by: operator() });
     if (json) printJson({ dead_letter_id: id, mended: true });
     else process.stdout.write('replaced and enqueued\n');
   });
@@ -229,7 +229,7 @@ async function everyLetter({ database }: Installation, workspace?: string): Prom
   const workspaceId = await findWorkspaceId(database, workspace);
   const which = { workspaceId, states: ['waiting', 'replaying'] };
   return {
-    count: await countLetters(database.pool, which),
-    chunks: pagesOfLetters(database.pool, which, CHUNK),
+    count: await countDeadLetters(database.pool, which),
+    chunks: pagesOfDeadLetters(database.pool, which, CHUNK),
   };
 }

@@ -182,8 +182,8 @@ function createBar(where: string, { json }: Options) {
   let [total, looked] = [1, 0];
   let bar: ReturnType<typeof showRows> | undefined;
   return {
-    begin({ files, rows }: Unfinished, toLook: number): void {
-      total = Math.max(1, toLook);
+    begin({ files, rows }: Unfinished, estimated: number): void {
+      total = Math.max(1, estimated);
       bar = showRows({ name: where, length: total, read: () => Math.min(looked, total) });
       bar.begin(rows);
       if (files.length > 0 && !json)

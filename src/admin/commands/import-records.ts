@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Preview } from '../../import/import-file.ts';
-import { aloneWithImport, dropImport, type ListedImport, listImports } from '../../store/imports.ts';
+import { dropImport, type ListedImport, listImports, withImportLock } from '../../store/imports.ts';
 import { addVerb, parseCount, parseId, Refusal } from '../command.ts';
 import { commandLine, findWorkspaceId, withInstallation } from '../installation.ts';
 import { pageOf, printJson, printPage, printRow, type Row, table } from '../output.ts';
@@ -48,7 +48,7 @@ async function drop(id: string, _: unknown, command: Command): Promise<void> {
   await withInstallation(async ({ database: { pool } }) => {
     const [found] = await listImports(pool, { id, limit: 1 });
     if (!found) throw new Refusal(`no import has the id ${id}`);
-    const dropped = await aloneWithImport(pool, found, async () => {
+    const dropped = await withImportLock(pool, found, async () => {
       await dropImport(pool, found, commandLine());
       return true;
     });

@@ -4,11 +4,11 @@ import type { QueueConnection } from '../../queue/connection.ts';
 import type { Cluster, Redis } from '../../queue/ioredis.ts';
 import { allServers, isCluster, laneServers, nameOf } from '../../queue/open-redis.ts';
 import {
+  describeCrashLoss,
   memoryOf,
   REFUSES_FOR_OTHERS,
   readRedisSettings,
   refusesForOthers,
-  whatACrashLoses,
 } from '../../queue/redis.ts';
 import { findStrayJobs } from '../../queue/stray-jobs.ts';
 import type { Pool } from '../../store/database.ts';
@@ -42,8 +42,8 @@ export async function checkPostgres(pool: Pool): Promise<Finding[]> {
   const sentAt = Date.now();
   const health = await readPostgresHealth(pool);
   const findings = [
-    ...judgePostgres(health),
-    ...judgeClock('Postgres', health.now, { sentAt, receivedAt: Date.now() }),
+    ...evaluatePostgres(health),
+    ...evaluateClock('Postgres', health.now, { sentAt, receivedAt: Date.now() }),
   ];
   if (!(await isMigrated(pool, PATIENCE_MS))) {
     findings.push(
@@ -72,12 +72,12 @@ export async function checkPostgres(pool: Pool): Promise<Finding[]> {
           'Every lane needs a worker: see penstock status, and PenstockLaneStuck in docs/runbook.md.',
         ),
   );
-  findings.push(...judgeBloat(await readTableSizes(pool, 100)));
+  findings.push(...evaluateBloat(await readTableSizes(pool, 100)));
   return findings;
 }
 
 /** Validates the release, settings, damaged pages and oldest transaction of Postgres. */
-export function judgePostgres({
+export function evaluatePostgres({
   version,
   settings,
   damagedPages,
@@ -127,7 +127,7 @@ export function judgePostgres({
 }
 
 /** Compares a store's clock with ours before and after the query; all times in epoch milliseconds. */
-export function judgeClock(
+export function evaluateClock(
   store: string,
   now: number,
   { sentAt, receivedAt }: { sentAt: number; receivedAt: number },
@@ -139,7 +139,7 @@ export function judgeClock(
 }
 
 /** Reports bloated tables by the dead rows in the Postgres statistics. */
-export function judgeBloat(tables: Pick<TableSize, 'table' | 'liveRows' | 'deadRows'>[]): Finding[] {
+export function evaluateBloat(tables: Pick<TableSize, 'table' | 'liveRows' | 'deadRows'>[]): Finding[] {
   const bloated = tables.filter(
     ({ liveRows, deadRows }) => deadRows > DEAD_ROWS && deadRows > DEAD_PART * (liveRows + deadRows),
   );
@@ -209,9 +209,9 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
       ),
     );
   if (settings.appends !== 'yes' || settings.syncs !== 'always')
-    findings.push(warning('redis', whatACrashLoses(settings), 'Or set QUEUE=postgres.'));
-  const { most } = memoryOf(await redis.info());
-  if (most === 0)
+    findings.push(warning('redis', describeCrashLoss(settings), 'Or set QUEUE=postgres.'));
+  const { most: maxmemory } = memoryOf(await redis.info());
+  if (maxmemory === 0)
     findings.push(
       warning(
         'redis',
@@ -222,7 +222,7 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
   const sentAt = Date.now();
   const [seconds, microseconds] = await redis.time();
   findings.push(
-    ...judgeClock('Redis', Number(seconds) * 1000 + Number(microseconds) / 1000, {
+    ...evaluateClock('Redis', Number(seconds) * 1000 + Number(microseconds) / 1000, {
       sentAt,
       receivedAt: Date.now(),
     }),

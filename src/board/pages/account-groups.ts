@@ -3,8 +3,8 @@ import { isUuid } from '../../profile/values.ts';
 import { teamPermissions } from '../../schemas/permissions.ts';
 import { namesOf } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
-import { type AppGroup, type Gift, giveGroups } from '../../store/permission-sets.ts';
-import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type AppGroup, type GroupGrant, grantGroups } from '../../store/permission-sets.ts';
+import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { empty, pathWith, table } from '../layout.ts';
 
 /** Maximum number of an account's workspaces, and of teams per workspace, that the page shows. */
@@ -69,7 +69,7 @@ export async function groupTable({ prisma }: Database, { id, appGroups }: Holder
 }
 
 /** Renders the forms that assign a permission set or a team in a workspace of the company. */
-export async function giveForms({ prisma }: Database, { id, companyId }: Holder): Promise<Html> {
+export async function grantForms({ prisma }: Database, { id, companyId }: Holder): Promise<Html> {
   const page = { select: { name: true }, orderBy: { name: 'asc' }, take: MAX_SUGGESTIONS } as const;
   const [workspaces, sets, teams] = await Promise.all([
     prisma.workspace.findMany({ ...page, where: { companyId } }),
@@ -95,17 +95,17 @@ ${
 ${sets.length === 0 && teams.length === 0 && html`<p class="lead">Create a <a href="/teams">team</a> or a <a href="${pathWith('/permission-sets', { company: companyId })}">permission set</a> first.</p>`}`;
 }
 
-/** @throws {Sorry} if the account is not in the viewer's company */
+/** @throws {PageError} if the account is not in the viewer's company */
 async function findHolder({ services, viewer, params }: Visit<PageServices>) {
   const id = params.id ?? '';
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
   const select = { id: true, companyId: true, appGroups: true, version: true };
   const account = isUuid(id) ? await services.database.prisma.account.findFirst({ where, select }) : null;
-  if (account === null) throw new Sorry(404, 'Account not found in your company.');
+  if (account === null) throw new PageError(404, 'Account not found in your company.');
   return account;
 }
 
-type Changed = Pick<Gift, 'appGroups' | 'gives' | 'workspaceId' | 'detail'>;
+type Changed = Pick<GroupGrant, 'appGroups' | 'gives' | 'workspaceId' | 'detail'>;
 
 const act: Page<PageServices> = {
   method: 'post',
@@ -118,10 +118,10 @@ const act: Page<PageServices> = {
     const to = (done: string) => ({ to: pathWith(`/accounts/${account.id}`, { done }) });
     if (changed === undefined) return to('as_before');
     if (changed.appGroups.length > MAX_GROUPS)
-      throw new Sorry(409, `An account can have at most ${MAX_GROUPS} workspaces.`);
-    const ending = await giveGroups(services.database.pool, actor, { account, ...changed });
+      throw new PageError(409, `An account can have at most ${MAX_GROUPS} workspaces.`);
+    const ending = await grantGroups(services.database.pool, actor, { account, ...changed });
     if (ending !== 'done')
-      throw new Sorry(
+      throw new PageError(
         409,
         'The account was changed by someone else at the same time. Reload the account and try again.',
       );
@@ -131,7 +131,7 @@ const act: Page<PageServices> = {
 
 /**
  * @returns undefined if nothing would change
- * @throws {Sorry} naming the field and its rule
+ * @throws {PageError} naming the field and its rule
  */
 async function change(visit: Visit<PageServices>, account: Holder): Promise<Changed | undefined> {
   const { field } = visit;
@@ -155,7 +155,7 @@ async function change(visit: Visit<PageServices>, account: Holder): Promise<Chan
       return { appGroups, workspaceId: group.workspace, detail: { taken: 'team', team: of } };
     }
     default:
-      throw new Sorry(400, "'action' must be give_set, give_team, take or take_team.");
+      throw new PageError(400, "'action' must be give_set, give_team, take or take_team.");
   }
 }
 
@@ -165,11 +165,12 @@ function wanted(field: Visit<PageServices>['field'], name: string) {
   return { OR: [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])] };
 }
 
-/** @throws {Sorry} if the company has no such workspace; a workspace of another company gives the same error */
+/** @throws {PageError} if the company has no such workspace; a workspace of another company gives the same error */
 async function workspaceOf({ services, field }: Visit<PageServices>, companyId: string): Promise<string> {
   const where = { companyId, ...wanted(field, 'workspace') };
   const workspace = await services.database.prisma.workspace.findFirst({ where, select: { id: true } });
-  if (!workspace) throw new Sorry(400, "'workspace' must be the name or id of a workspace of the company.");
+  if (!workspace)
+    throw new PageError(400, "'workspace' must be the name or id of a workspace of the company.");
   return workspace.id;
 }
 
@@ -180,14 +181,14 @@ function withGroup(groups: AppGroup[], workspace: string, change: (group: AppGro
   return groups.map((one) => (one === group ? change(one) : one));
 }
 
-const tooMuch = () => new Sorry(403, 'You can only give permissions that you have in this workspace.');
+const tooMuch = () => new PageError(403, 'You can only give permissions that you have in this workspace.');
 
 async function giveSet(visit: Visit<PageServices>, { companyId, appGroups }: Holder): Promise<Changed> {
   const { services, viewer, field } = visit;
   const workspaceId = await workspaceOf(visit, companyId);
   const where = { companyId, ...wanted(field, 'set') };
   const set = await services.database.prisma.permissionSet.findFirst({ where });
-  if (!set) throw new Sorry(400, "'set' must be the name or id of a permission set of the company.");
+  if (!set) throw new PageError(400, "'set' must be the name or id of a permission set of the company.");
   if (!viewer.holds(set.permissions, workspaceId)) throw tooMuch();
   return {
     appGroups: withGroup(appGroups as AppGroup[], workspaceId, (group) => ({
@@ -204,18 +205,18 @@ async function giveTeam(visit: Visit<PageServices>, { companyId, appGroups }: Ho
   const workspaceId = await workspaceOf(visit, companyId);
   const where = { workspaceId, ...wanted(field, 'team') };
   const found = await services.database.prisma.team.findFirst({ where, select: { id: true } });
-  if (!found) throw new Sorry(400, "'team' must be the name or id of a team of the workspace.");
+  if (!found) throw new PageError(400, "'team' must be the name or id of a team of the workspace.");
   const given = fields('permission');
   const permissions = teamPermissions.filter((one) => given.includes(one));
   if (permissions.length === 0 || given.some((one) => !permissions.includes(one)))
-    throw new Sorry(400, "'permission' must be one or more of the listed permissions of a team.");
+    throw new PageError(400, "'permission' must be one or more of the listed permissions of a team.");
   if (!viewer.holds(permissions, workspaceId)) throw tooMuch();
   const team = { team: found.id, permissions };
   return {
     appGroups: withGroup(appGroups as AppGroup[], workspaceId, ({ teams = [], ...group }) => {
       const others = teams.filter((one) => one.team !== team.team);
       if (others.length >= MAX_GROUPS)
-        throw new Sorry(409, `An account can have at most ${MAX_GROUPS} teams of a workspace.`);
+        throw new PageError(409, `An account can have at most ${MAX_GROUPS} teams of a workspace.`);
       return { ...group, teams: [...others, team] };
     }),
     gives: { team: team.team },

@@ -7,9 +7,9 @@ import { audited } from '../../store/audit.ts';
 import { inviteAccount, revokeInvitation } from '../../store/credentials.ts';
 import { endSessions, listSessions } from '../../store/sessions.ts';
 import type { Viewer } from '../access.ts';
-import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, empty, facts, moment, nextPage, pathWith, table } from '../layout.ts';
-import { giveForms, groupTable } from './account-groups.ts';
+import { grantForms, groupTable } from './account-groups.ts';
 import { chosenCompany } from './company.ts';
 import { sessionTable } from './sign-in.ts';
 
@@ -35,7 +35,7 @@ const list: Page<PageServices> = {
   async handle(visit) {
     const { services, query } = visit;
     const text = query('q');
-    if (text.length > MAX_TEXT) throw new Sorry(400, `'q' must have at most ${MAX_TEXT} characters.`);
+    if (text.length > MAX_TEXT) throw new PageError(400, `'q' must have at most ${MAX_TEXT} characters.`);
     const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : undefined;
     const { company, choice } = await chosenCompany(visit);
     const { pool, prisma } = services.database;
@@ -106,14 +106,14 @@ const whole = {
 
 type Whole = Prisma.AccountGetPayload<{ select: typeof whole }>;
 
-/** @throws {Sorry} if the account is not in the viewer's company */
+/** @throws {PageError} if the account is not in the viewer's company */
 async function findOne({ services, viewer, params }: Visit<PageServices>): Promise<Whole> {
   const id = params.id ?? '';
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
   const account = isUuid(id)
     ? await services.database.prisma.account.findFirst({ where, select: whole })
     : null;
-  if (account === null) throw new Sorry(404, 'Account not found in your company.');
+  if (account === null) throw new PageError(404, 'Account not found in your company.');
   return account;
 }
 
@@ -132,7 +132,7 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
   const { id, companyId } = account;
   const [groups, forms, sessions] = await Promise.all([
     groupTable(services.database, account),
-    giveForms(services.database, account),
+    grantForms(services.database, account),
     listSessions(pool, { accountId: id, companyId }, { limit: MAX_SESSIONS }),
   ]);
   const isInvited = account.invitationExpiresAt !== null && account.invitationExpiresAt > nowDate();
@@ -173,7 +173,7 @@ const act: Page<PageServices> = {
       case 'invite': {
         const invited = await inviteAccount(services.database, actor, { id, companyId });
         if (!invited)
-          throw new Sorry(409, 'The account is not active. Activate it in your identity provider.');
+          throw new PageError(409, 'The account is not active. Activate it in your identity provider.');
         return { title: 'Invitation', body: invitationPage(visit, account, invited) };
       }
       case 'uninvite': {
@@ -195,7 +195,7 @@ const act: Page<PageServices> = {
         return back(ended > 0 ? 'ended' : 'nothing_ended');
       }
       default:
-        throw new Sorry(400, "'action' must be invite, uninvite or sign_out.");
+        throw new PageError(400, "'action' must be invite, uninvite or sign_out.");
     }
   },
 };

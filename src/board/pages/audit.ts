@@ -6,7 +6,7 @@ import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
 import { type AuditRow, type AuditSearch, MAX_SCANNED, searchAudit } from '../../store/audit-list.ts';
 import type { Database } from '../../store/database.ts';
 import type { Viewer } from '../access.ts';
-import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { brief, count, csvLine, empty, moment, nextPage, pathWith, table } from '../layout.ts';
 
 const PAGE = 50;
@@ -27,18 +27,19 @@ interface Filters {
   search: Omit<AuditSearch, 'limit' | 'before'>;
 }
 
-/** @throws {Sorry} naming the field and its rule */
+/** @throws {PageError} naming the field and its rule */
 function readFilters({ viewer, query }: Visit<PageServices>): Filters {
   const given = {
     ...{ company: query('company'), actor: query('actor'), action: query('action') },
     ...{ subject: query('subject'), from: query('from'), to: query('to') },
   };
   for (const [name, value] of Object.entries(given))
-    if (value.length > MAX_TEXT) throw new Sorry(400, `'${name}' must have at most ${MAX_TEXT} characters.`);
+    if (value.length > MAX_TEXT)
+      throw new PageError(400, `'${name}' must have at most ${MAX_TEXT} characters.`);
   if (given.action !== '' && !Object.hasOwn(auditActions, given.action))
-    throw new Sorry(400, "'action' must be one of the actions in the list.");
+    throw new PageError(400, "'action' must be one of the actions in the list.");
   if (given.company !== '' && !isUuid(given.company))
-    throw new Sorry(400, "'company' must be the id of a company.");
+    throw new PageError(400, "'company' must be the id of a company.");
   const to = readDay('to', given.to);
   const search = {
     // An account always searches its own company, whatever the URL contains.
@@ -70,7 +71,7 @@ function readDay(name: string, text: string): DateTime | undefined {
   if (text === '') return undefined;
   const day = DateTime.fromFormat(text, 'yyyy-MM-dd', { zone: 'utc' });
   if (!day.isValid || day.year < 1970 || day.year > 9000)
-    throw new Sorry(400, `'${name}' must be a day, for example 2026-01-31.`);
+    throw new PageError(400, `'${name}' must be a day, for example 2026-01-31.`);
   return day;
 }
 
@@ -172,10 +173,14 @@ const download: Page<PageServices> = {
       yield csvLine(columns);
       let before = isUuid(query('before')) ? query('before') : undefined;
       for (let read = 0; read < MAX_FILE_ENTRIES; ) {
-        const { rows, next, looked } = await searchAudit(pool, { ...search, before, limit: FILE_PAGE });
+        const {
+          rows,
+          next,
+          looked: scanned,
+        } = await searchAudit(pool, { ...search, before, limit: FILE_PAGE });
         yield rows.map((row) => lineOf(asSeenBy(viewer, row))).join('');
         if (next === undefined) return;
-        read += looked;
+        read += scanned;
         before = next;
       }
       const more = pathWith('/audit.csv', { ...given, before });

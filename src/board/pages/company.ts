@@ -1,6 +1,6 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
-import { type PageServices, Sorry, type Visit } from '../console.ts';
+import { PageError, type PageServices, type Visit } from '../console.ts';
 
 /** Maximum number of companies offered to BOARD_USER. */
 const MAX_COMPANIES = 200;
@@ -27,7 +27,7 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
               where: isUuid(wanted) ? { id: wanted } : { name: wanted },
             })
           : undefined));
-  if (!company) throw new Sorry(404, 'Company not found, or your account does not belong to it.');
+  if (!company) throw new PageError(404, 'Company not found, or your account does not belong to it.');
   const choice = (path: string) =>
     companies.length > 1 &&
     html`<form class="row" method="get" action="${path}">${companyField(companies, company)}<button>Show</button></form>`;

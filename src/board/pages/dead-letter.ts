@@ -3,8 +3,8 @@ import { type Html, html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
-import { MAX_MENDED_BYTES, mendAndReplay, NotMended, replayDeadLetters } from '../../queue/dead-letters.ts';
-import { discardDeadLetters, readLetter, type WholeLetter } from '../../store/dead-letter-actions.ts';
+import { fixAndReplay, MAX_FIXED_BYTES, NotFixed, replayDeadLetters } from '../../queue/dead-letters.ts';
+import { discardDeadLetters, readDeadLetter, type WholeDeadLetter } from '../../store/dead-letter-actions.ts';
 import {
   type Counted,
   type DeadLetterGroup,
@@ -14,7 +14,7 @@ import {
   selectGroups,
 } from '../../store/dead-letter-groups.ts';
 import type { Workspace } from '../access.ts';
-import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import {
   badge,
   count,
@@ -30,19 +30,19 @@ import {
 } from '../layout.ts';
 
 /** Maximum form size in bytes for a corrected object. URL encoding can triple each byte. */
-const FORM_BYTES = 3 * MAX_MENDED_BYTES + 65_536;
+const FORM_BYTES = 3 * MAX_FIXED_BYTES + 65_536;
 
 interface Found {
-  letter: WholeLetter;
+  letter: WholeDeadLetter;
   workspace: Workspace;
 }
 
-/** @throws {Sorry} if no workspace of the viewer contains the dead letter */
+/** @throws {PageError} if no workspace of the viewer contains the dead letter */
 async function findLetter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
   const id = params.id ?? '';
-  const letter = isUuid(id) ? await readLetter(services.database.pool, id, MAX_MENDED_BYTES) : undefined;
+  const letter = isUuid(id) ? await readDeadLetter(services.database.pool, id, MAX_FIXED_BYTES) : undefined;
   const workspace = letter && (await findWorkspace(letter.workspaceId));
-  if (!letter || !workspace) throw new Sorry(404, 'Dead letter not found in your workspaces.');
+  if (!letter || !workspace) throw new PageError(404, 'Dead letter not found in your workspaces.');
   return { letter, workspace };
 }
 
@@ -98,13 +98,13 @@ ${
 }`;
 }
 
-function objectOf({ object, bytes }: WholeLetter, pii: boolean): Part {
+function objectOf({ object, bytes }: WholeDeadLetter, pii: boolean): Part {
   if (object === null)
     return html`<p class="faint">The object has ${count(bytes, 'byte')}; <code>penstock dead-letters show</code> prints it.</p>`;
   return html`<div class="card">${tree(JSON.parse(object) as Json, { masked: !pii })}</div>`;
 }
 
-function mendForm({ id, object }: WholeLetter, given: string | undefined): Html {
+function mendForm({ id, object }: WholeDeadLetter, given: string | undefined): Html {
   return html`<h2>Correct and replay</h2>
 <p class="lead">The object as the workers take it. Its kind stays, and what came first is kept.</p>
 <form class="stack" method="post" action="/dead-letters/${id}"><label>JSON <textarea name="object" spellcheck="false" autocomplete="off">${given ?? legible(object!)}</textarea></label>
@@ -149,16 +149,16 @@ const act: Page<PageServices> = {
       case 'mend': {
         if (!viewer.can('pii', workspaceId)) throw lacking('pii');
         try {
-          await mendAndReplay(context, id, { text: field('object'), by: viewer.user });
+          await fixAndReplay(context, id, { text: field('object'), by: viewer.user });
           return back('mended');
         } catch (error) {
-          if (!(error instanceof NotMended)) throw error;
+          if (!(error instanceof NotFixed)) throw error;
           const body = letterPage(visit, found, { text: field('object'), problem: error.message });
           return { title: 'Dead letter', status: 400, body };
         }
       }
       default:
-        throw new Sorry(400, "'action' must be replay, mend or discard.");
+        throw new PageError(400, "'action' must be replay, mend or discard.");
     }
   },
 };
@@ -206,13 +206,16 @@ export async function groupsOf(
   const { services, viewer, query } = visit;
   const [kind, beginning, key] = ['kind', 'reason', 'after'].map((name) => query(name) || undefined);
   if (beginning !== undefined && beginning.length > MAX_REASON_PREFIX)
-    throw new Sorry(400, `'reason' must have at most ${MAX_REASON_PREFIX} characters.`);
+    throw new PageError(400, `'reason' must have at most ${MAX_REASON_PREFIX} characters.`);
   // A search must not confirm a reason that the page would mask.
   const workspaceIds = beginning === undefined ? ids : ids.filter((id) => viewer.can('pii', id));
   if (workspaceIds.length === 0) throw lacking('pii');
   const after = key === undefined ? undefined : await groupOf(visit, ids, key);
   if (key !== undefined && after === undefined)
-    throw new Sorry(404, 'The last group of the previous page has changed. Start again with the first page.');
+    throw new PageError(
+      404,
+      'The last group of the previous page has changed. Start again with the first page.',
+    );
   const { groups, last } = await selectGroups(services.database.pool, {
     ...{ workspaceIds, kind, beginning, after },
   });
@@ -275,13 +278,13 @@ export const MAX_REASON = 500;
 
 /**
  * Validates the reason for a discard, which is stored with the dead letter.
- * @throws {Sorry} if it is empty or too long
+ * @throws {PageError} if it is empty or too long
  */
 export function readReason(given: string): string {
   const reason = given.trim();
-  if (reason === '') throw new Sorry(400, 'Enter a reason. It is kept with the dead letter.');
+  if (reason === '') throw new PageError(400, 'Enter a reason. It is kept with the dead letter.');
   if (reason.length > MAX_REASON)
-    throw new Sorry(400, `A reason must have at most ${MAX_REASON} characters.`);
+    throw new PageError(400, `A reason must have at most ${MAX_REASON} characters.`);
   return reason;
 }
 

@@ -6,12 +6,12 @@ import {
   type Counted,
   countGroup,
   type GroupName,
-  type ListedLetter,
+  type ListedDeadLetter,
   selectOfGroup,
 } from '../../store/dead-letter-groups.ts';
 import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
 import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './dead-letter.ts';
 
@@ -70,7 +70,7 @@ async function contentOf(
       : html`${closedTable(viewer, letters.slice(0, PAGE), state)}
 ${next && nextPage('/dead-letters', { state, kind, workspace: chosen?.id, before: next })}`;
   }
-  if (state !== '') throw new Sorry(404, 'Unknown state. Choose waiting, replaying or discarded.');
+  if (state !== '') throw new PageError(404, 'Unknown state. Choose waiting, replaying or discarded.');
   if (query('group') !== '' && chosen) {
     const key = query('group');
     const group = await groupOf(visit, [chosen.id], key);
@@ -92,7 +92,7 @@ interface OfGroup {
   /** Absent if the group's dead letter is gone or has failed again for another reason. */
   group: GroupName | undefined;
   number: Counted | undefined;
-  letters: ListedLetter[];
+  letters: ListedDeadLetter[];
 }
 
 function ofGroup({ viewer, workspace, key, group, number, letters }: OfGroup): Part {
@@ -144,7 +144,7 @@ ${listed}${next}
 </form>`;
 }
 
-function closedTable(viewer: Viewer, letters: ListedLetter[], state: string): Html {
+function closedTable(viewer: Viewer, letters: ListedDeadLetter[], state: string): Html {
   const isGone = state === 'discarded';
   return table(
     state,
@@ -177,7 +177,7 @@ const act: Page<PageServices> = {
       : group
         ? (await selectOfGroup(pool, { ...group, limit: MAX_PER_ACTION })).map(({ id }) => id)
         : [];
-    if (ids.length === 0) throw new Sorry(400, 'Select at least one dead letter.');
+    if (ids.length === 0) throw new PageError(400, 'Select at least one dead letter.');
     const back = (done: string) => ({
       to: pathWith('/dead-letters', { workspace: workspaceId, group: field('group'), done }),
     });
@@ -201,7 +201,7 @@ const act: Page<PageServices> = {
         return back(discarded.length > 0 ? 'discarded' : 'nothing');
       }
       default:
-        throw new Sorry(400, "'action' must be replay, replay_group, discard or discard_group.");
+        throw new PageError(400, "'action' must be replay, replay_group, discard or discard_group.");
     }
   },
 };

@@ -3,7 +3,7 @@ import type { StoredUser } from '../../store/export.ts';
 import { findKeptProfile } from '../../store/preference-centers.ts';
 import { searchUsers } from '../../store/profile-search.ts';
 import type { Workspace } from '../access.ts';
-import { chosenWorkspace, type PageServices, Sorry, type Visit } from '../console.ts';
+import { chosenWorkspace, PageError, type PageServices, type Visit } from '../console.ts';
 import { isAddress } from './users.ts';
 
 /** Maximum number of workspaces in which a merged user is searched. */
@@ -22,7 +22,7 @@ export interface Seen {
 
 /**
  * Finds the user of the request. If the user was merged, returns the user that was kept.
- * @throws {Sorry} if no workspace of the viewer contains the user
+ * @throws {PageError} if no workspace of the viewer contains the user
  */
 export async function findUser({
   services,
@@ -32,7 +32,7 @@ export async function findUser({
   params,
   query,
 }: Visit<PageServices>): Promise<Seen> {
-  const nobody = new Sorry(404, 'User not found in your workspaces. Deleted users cannot be restored.');
+  const nobody = new PageError(404, 'User not found in your workspaces. Deleted users cannot be restored.');
   const given = params.service_id ?? '';
   if (!SERVICE_ID.test(given)) throw nobody;
   const { pool } = services.database;

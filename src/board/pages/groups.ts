@@ -3,7 +3,7 @@ import type { Group } from '../../resources/groups.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { findLinkUser } from '../../store/preference-centers.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, lacking, type PageServices, Sorry, type Visit } from '../console.ts';
+import { chosenWorkspace, lacking, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, pathWith, workspaceChoice } from '../layout.ts';
 import type { Extras } from '../resource-pages.ts';
 import { isAddress } from './users.ts';
@@ -43,7 +43,7 @@ function userField(
 
 /**
  * Returns the user whose external id is in the query, or undefined if the query has none.
- * @throws {Sorry} if the user does not exist or the viewer may not see users
+ * @throws {PageError} if the user does not exist or the viewer may not see users
  */
 export async function chosenUser(
   { services, viewer, query }: Pick<Visit<PageServices>, 'services' | 'viewer' | 'query'>,
@@ -65,7 +65,7 @@ export async function chosenUser(
       })
     : [];
   if (!user)
-    throw new Sorry(
+    throw new PageError(
       404,
       'No user of the workspace has this external id. Upper and lower case are different.',
     );

@@ -37,7 +37,7 @@ const show: Page<PageServices> = {
   right: 'anyone',
   async handle({ services, query, viewer }) {
     const range = rangeOf(query('range'));
-    const now = await services.fleet.look();
+    const now = await services.fleet.read();
     const parts = healthParts(now, services.connection.kind);
     const isAway = () => services.lacking().some(({ name }) => name === 'postgres');
     const drawn = now.processes ? await charts(services.database.pool, { range, isAway }) : undefined;

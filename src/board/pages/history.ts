@@ -1,6 +1,6 @@
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { unlessAway } from '../../platform/lifecycle.ts';
+import { unlessUnavailable } from '../../platform/lifecycle.ts';
 import type { Pool } from '../../store/database.ts';
 import { lineChart, sparkline } from '../chart.ts';
 import type { Page, PageServices } from '../console.ts';
@@ -74,7 +74,7 @@ export async function charts(
   pool: Pool,
   { range, isAway }: { range: RangeName; isAway(): boolean },
 ): Promise<Html> {
-  const points = await unlessAway(isAway, () => readHistory(pool, range)).catch(() => undefined);
+  const points = await unlessUnavailable(isAway, () => readHistory(pool, range)).catch(() => undefined);
   if (!points) return empty('Unknown', 'Postgres does not answer. The stored history is not lost.');
   if (!points.some(({ workers }) => workers !== undefined))
     return empty(

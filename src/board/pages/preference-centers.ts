@@ -10,7 +10,7 @@ import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
 import type { StoredUser } from '../../store/export.ts';
 import type { Workspace } from '../access.ts';
-import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import {
   badge,
   count,
@@ -97,7 +97,7 @@ interface Found {
   workspace: Workspace;
 }
 
-/** @throws {Sorry} if no workspace of the viewer contains the preference center */
+/** @throws {PageError} if no workspace of the viewer contains the preference center */
 async function findCenter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
   const id = params.id ?? '';
   const center = isUuid(id)
@@ -106,7 +106,8 @@ async function findCenter({ services, findWorkspace, params }: Visit<PageService
       })
     : null;
   const workspace = center ? await findWorkspace(center.workspaceId) : undefined;
-  if (!center || !workspace) throw new Sorry(404, 'There is no such preference center in your workspaces.');
+  if (!center || !workspace)
+    throw new PageError(404, 'There is no such preference center in your workspaces.');
   return { center, workspace };
 }
 
@@ -205,7 +206,7 @@ const preview: Page<PageServices> = {
       return { framed: quiet(documentOf(rendered.html, head)) };
     } catch (error) {
       if (error instanceof RendererBusy)
-        throw new Sorry(503, 'Too many previews are running. Try again in a few seconds.');
+        throw new PageError(503, 'Too many previews are running. Try again in a few seconds.');
       if (!(error instanceof TemplateError)) throw error;
       return {
         framed: html`<!doctype html><title>No preview</title><p>The preview failed: ${error.message}</p>`

@@ -11,7 +11,7 @@ import {
   sumRefusedObjects,
 } from '../../store/refused-objects.ts';
 import type { Workspace } from '../access.ts';
-import { chosenWorkspace, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { chosenWorkspace, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { count, empty, facts, moment, pathWith, table, tree, workspaceChoice } from '../layout.ts';
 
 const HOUR_MS = 3_600_000;
@@ -35,7 +35,7 @@ const list: Page<PageServices> = {
     const { services, workspaces, query } = visit;
     const chosen = await chosenWorkspace(visit);
     const range = ranges.find(({ name }) => name === query('range'));
-    if (!range) throw new Sorry(404, 'Unknown range. Choose hour, week or month, or omit it for a day.');
+    if (!range) throw new PageError(404, 'Unknown range. Choose hour, week or month, or omit it for a day.');
     const reason = query('reason') || undefined;
     const found = await sumRefusedObjects(services.database.pool, {
       workspaceIds: chosen ? [chosen.id] : workspaces.map(({ id }) => id),
@@ -127,7 +127,7 @@ const show: Page<PageServices> = {
     const cause = workspace && causeIn(visit, workspace);
     const hours = cause ? await listRefusedHours(services.database.pool, cause) : [];
     if (!workspace || !cause || hours.length === 0)
-      throw new Sorry(404, 'No refused object with this cause is kept in your workspaces.');
+      throw new PageError(404, 'No refused object with this cause is kept in your workspaces.');
     const keys = await namesOfKeys(services, [cause]);
     const body = html`<h1>Refused objects: ${cause.reason}</h1>
 <p class="lead">${meaningOf(cause.reason)}</p>

@@ -11,7 +11,7 @@ import { meaningOf } from '../../profile/refusal.ts';
 import { MAX_COUNTED } from '../../queue/waiting-search.ts';
 import type { Tone } from '../../resources/resource.ts';
 import type { Workspace } from '../access.ts';
-import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
+import { chosenWorkspace, type Page, PageError, type PageServices } from '../console.ts';
 import {
   badge,
   count,
@@ -68,14 +68,17 @@ const follow: Page<PageServices> = {
   right: 'delivery',
   async handle({ services, viewer, workspaces, findWorkspace, params, query }) {
     const id = (params.id ?? '').toLowerCase();
-    if (!isRequestId(id)) throw new Sorry(404, 'Invalid request id. It must be a UUID of version 7.');
+    if (!isRequestId(id)) throw new PageError(404, 'Invalid request id. It must be a UUID of version 7.');
     const chosen = await chosenWorkspace({ findWorkspace, query });
     const among = chosen ? [chosen] : workspaces;
     if (among.length > MAX_WORKSPACES)
-      throw new Sorry(400, `Choose its workspace under “Requests”: you have more than ${MAX_WORKSPACES}.`);
+      throw new PageError(
+        400,
+        `Choose its workspace under “Requests”: you have more than ${MAX_WORKSPACES}.`,
+      );
     const found = await findIn(services, among, id);
     if (!found)
-      throw new Sorry(
+      throw new PageError(
         404,
         'No request with this id is kept in your workspaces. Accepted objects are kept for LEDGER_DAYS, and refused objects for 30 days; above 1,000 requests with refused objects an hour, some are not kept.',
       );

@@ -13,7 +13,7 @@ import {
 import { isUuid } from '../../profile/values.ts';
 import { evaluateUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { lacking, type PageServices, Sorry, type Visit } from '../console.ts';
+import { lacking, PageError, type PageServices, type Visit } from '../console.ts';
 import { count, MASK, pathWith } from '../layout.ts';
 
 const MAX_NAME = 255;
@@ -162,7 +162,7 @@ export async function countMembers(
   const definition = readFilter(field('definition'));
   if (usesPersonalData(definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
   if (counts >= MAX_CONCURRENT_COUNTS)
-    throw new Sorry(503, 'Too many counts are running. Try again in a few seconds.');
+    throw new PageError(503, 'Too many counts are running. Try again in a few seconds.');
   const number = (name: string) => (/^\d{1,12}$/.test(field(name)) ? Number(field(name)) : 0);
   let [users, matched] = [number('users'), number('matched')];
   let after: string | undefined = isUuid(field('after')) ? field('after') : NIL_UUID;

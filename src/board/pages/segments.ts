@@ -12,7 +12,7 @@ import {
   updateSegment,
 } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, empty, facts, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
 import { presentWorkspace } from './groups.ts';
 import {
@@ -86,13 +86,13 @@ const make: Page<PageServices> = {
     const { services, viewer, actor, field, findWorkspace } = visit;
     const workspace = await findWorkspace(field('workspace'));
     if (!workspace)
-      throw new Sorry(400, "'workspace' must be the id of a workspace in which you can see segments.");
+      throw new PageError(400, "'workspace' must be the id of a workspace in which you can see segments.");
     return tryAgain(
       visit,
       async () => {
         if (field('action') === 'count')
           return { counted: await countMembers(visit, workspace, '/segments') };
-        if (field('action') !== 'create') throw new Sorry(400, "'action' must be count or create.");
+        if (field('action') !== 'create') throw new PageError(400, "'action' must be count or create.");
         if (!viewer.can('edit_segments', workspace.id)) throw lacking('edit_segments');
         const words = { workspaceId: workspace.id, ...readWords(visit) };
         const made = await createSegment(services.database.pool, actor, words);
@@ -104,7 +104,7 @@ const make: Page<PageServices> = {
   },
 };
 
-/** @throws {Sorry} if no workspace of the viewer contains the segment */
+/** @throws {PageError} if no workspace of the viewer contains the segment */
 async function findOne(visit: Visit<PageServices>): Promise<{ segment: ShownSegment; workspace: Workspace }> {
   const { services, workspaces, params, field } = visit;
   const id = params.id ?? '';
@@ -114,7 +114,7 @@ async function findOne(visit: Visit<PageServices>): Promise<{ segment: ShownSegm
   const ids = among.map((one) => one.id);
   const segment = isUuid(id) ? await findShownSegment(services.database.pool, ids, id) : undefined;
   const workspace = among.find((one) => one.id === segment?.workspaceId);
-  if (!segment || !workspace) throw new Sorry(404, 'Segment not found in your workspaces.');
+  if (!segment || !workspace) throw new PageError(404, 'Segment not found in your workspaces.');
   return { segment, workspace };
 }
 
@@ -193,12 +193,12 @@ const act: Page<PageServices> = {
           case 'archive': {
             if (!viewer.can('archive_segments', workspaceId)) throw lacking('archive_segments');
             if (field('confirm').trim() !== 'archive')
-              throw new Sorry(400, "Type 'archive' to confirm. The segment was not archived.");
+              throw new PageError(400, "Type 'archive' to confirm. The segment was not archived.");
             const ending = await archiveSegment(services.database.pool, actor, { id, workspaceId, name });
             return back(ending === 'done' ? 'archived' : 'as_before');
           }
           default:
-            throw new Sorry(400, "'action' must be count, update or archive.");
+            throw new PageError(400, "'action' must be count, update or archive.");
         }
       },
       async (shown) => ({ title: name, body: segmentPage(viewer, one, shown) }),

@@ -3,7 +3,7 @@ import { isUuid } from '../../profile/values.ts';
 import { audited } from '../../store/audit.ts';
 import { endSessions, type ListedSession, listSessions, type SessionScope } from '../../store/sessions.ts';
 import type { Viewer } from '../access.ts';
-import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { empty, moment, nextPage, pathWith, shell, table } from '../layout.ts';
 import type { OperatorSession } from '../sessions.ts';
 
@@ -172,7 +172,7 @@ const act: Page<PageServices> = {
     switch (field('action')) {
       case 'end': {
         const id = field('id').toLowerCase();
-        if (!isUuid(id)) throw new Sorry(400, "'id' must be the id of a session.");
+        if (!isUuid(id)) throw new PageError(400, "'id' must be the id of a session.");
         const ended = await end(visit, [id], false);
         // Only paths of pages with sessions are allowed as a redirect target.
         const back = /^\/(?:sessions\?of=all|accounts\/[0-9a-f-]{36})$/.test(field('back'))
@@ -187,7 +187,7 @@ const act: Page<PageServices> = {
         return { to: pathWith('/sessions', { done: ended > 0 ? 'ended' : 'nothing_ended' }) };
       }
       default:
-        throw new Sorry(400, "'action' must be end or end_others.");
+        throw new PageError(400, "'action' must be end or end_others.");
     }
   },
 };

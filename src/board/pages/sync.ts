@@ -12,7 +12,7 @@ import {
 import { type ListedRowError, selectRowErrors } from '../../store/sync-chunks.ts';
 import { type SelectedRun, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
-import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import {
   count,
   csvLine,
@@ -32,7 +32,7 @@ const PAGE = 25;
 /** Rows per page of failed rows, and per query of a download. */
 const ROWS = 100;
 
-/** @throws {Sorry} if no workspace of the viewer contains the integration */
+/** @throws {PageError} if no workspace of the viewer contains the integration */
 async function findIntegration({
   services,
   viewer,
@@ -41,7 +41,7 @@ async function findIntegration({
   const id = params.id ?? '';
   const [found] = isUuid(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
   if (!found || !(await viewer.find('syncs', found.workspaceId)))
-    throw new Sorry(404, 'Integration not found in your workspaces.');
+    throw new PageError(404, 'Integration not found in your workspaces.');
   return found;
 }
 
@@ -161,11 +161,11 @@ const act: Page<PageServices> = {
         });
         if (started === 'started') return back('begun');
         if (started === 'in progress')
-          throw new Sorry(
+          throw new PageError(
             409,
             'Another run of the integration is in progress. Wait until it has finished, or cancel it.',
           );
-        throw new Sorry(409, `The integration is ${status}. Resume it first.`);
+        throw new PageError(409, `The integration is ${status}. Resume it first.`);
       }
       case 'cancel': {
         const run = await audited(pool, visit.actor, async (tx) => {
@@ -183,14 +183,14 @@ const act: Page<PageServices> = {
           return { result, entries: result ? [auditEntry] : [] };
         });
         if (!isSet)
-          throw new Sorry(
+          throw new PageError(
             409,
             'It is a draft: penstock integrations resume tests its source and activates it.',
           );
         return back(isPause ? 'paused' : 'resumed');
       }
       default:
-        throw new Sorry(400, "'action' must be sync, cancel, pause or resume.");
+        throw new PageError(400, "'action' must be sync, cancel, pause or resume.");
     }
   },
 };
@@ -201,7 +201,7 @@ async function findRun(visit: Visit<PageServices>) {
   const [run] = isUuid(id)
     ? await selectRuns(visit.services.database.pool, integration.id, { id, limit: 1 })
     : [];
-  if (!run) throw new Sorry(404, 'The integration has no such run, or it is older than a year.');
+  if (!run) throw new PageError(404, 'The integration has no such run, or it is older than a year.');
   return { integration, run };
 }
 

@@ -12,7 +12,7 @@ import { isUuid } from '../../profile/values.ts';
 import { Refusal } from '../../resources/refusal.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { readProfiles } from '../../store/export.ts';
-import { lacking, type Page, type PageServices, type Reply, Sorry, type Visit } from '../console.ts';
+import { lacking, type Page, PageError, type PageServices, type Reply, type Visit } from '../console.ts';
 import { pathWith } from '../layout.ts';
 import { sentence } from '../resource-form.ts';
 import { findUser, headingOf, type Seen } from './find-user.ts';
@@ -32,7 +32,7 @@ const exported: Page<PageServices> = {
       ids: [id],
       fields: Object.keys(fields),
     });
-    if (!user) throw new Sorry(404, 'This user has just been deleted.');
+    if (!user) throw new PageError(404, 'This user has just been deleted.');
     await recordAudit(services.database.pool, actor, [
       { action: 'users.export', subject: { kind: 'user', id: toServiceId(id) }, workspaceId: workspace.id },
     ]);
@@ -137,7 +137,7 @@ interface Wanted {
 
 /**
  * @throws {Refusal} if a field of the attribute form breaks its rule
- * @throws {Sorry} naming another field and its rule
+ * @throws {PageError} naming another field and its rule
  */
 function readChange({ field, services }: Visit<PageServices>): Wanted {
   const { SERVICE_ID_FIELD } = services.config;
@@ -145,10 +145,10 @@ function readChange({ field, services }: Visit<PageServices>): Wanted {
     case 'set_subscription': {
       const [subscription, state] = [field('subscription'), field('state')];
       if (!STATES.some((one) => one === state))
-        throw new Sorry(400, `'state' must be one of: ${STATES.join(', ')}.`);
+        throw new PageError(400, `'state' must be one of: ${STATES.join(', ')}.`);
       const isGlobal = subscription === 'email' || subscription === 'push';
       if (!isGlobal && !isUuid(subscription))
-        throw new Sorry(400, "'subscription' must be email, push or the id of a group of the workspace.");
+        throw new PageError(400, "'subscription' must be email, push or the id of a group of the workspace.");
       const groupState = state === 'unsubscribed' ? state : 'subscribed';
       const group = { subscription_group_id: subscription, subscription_state: groupState };
       return {
@@ -176,7 +176,7 @@ function readChange({ field, services }: Visit<PageServices>): Wanted {
       };
     }
     default:
-      throw new Sorry(400, "'action' must be set_subscription, set_attribute or remove_attribute.");
+      throw new PageError(400, "'action' must be set_subscription, set_attribute or remove_attribute.");
   }
 }
 
@@ -216,7 +216,7 @@ function readValue(type: string, text: string): Json {
         throw new Refusal('The value must be JSON, for example [1, 2].', 'value');
       }
     default:
-      throw new Sorry(400, `'type' must be one of: ${TYPES.join(', ')}.`);
+      throw new PageError(400, `'type' must be one of: ${TYPES.join(', ')}.`);
   }
 }
 
@@ -274,7 +274,7 @@ const change: Page<PageServices> = {
       objects = await plan(visit, seen, { attributes: wanted.attributes, requestId });
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      if (!isAttribute) throw new Sorry(400, error.message);
+      if (!isAttribute) throw new PageError(400, error.message);
       const body = html`<h1>Change a user</h1>${attributeForm(visit, seen, { field, reason: error })}`;
       return { title: 'Change a user', status: 400, body };
     }
@@ -300,7 +300,7 @@ async function confirmation(
     ids: [seen.id],
     fields: [],
   });
-  if (!user) throw new Sorry(404, 'This user has just been deleted.');
+  if (!user) throw new PageError(404, 'This user has just been deleted.');
   const kept = ['action', 'subscription', 'state', 'attribute', 'type', 'value'];
   const body = html`<h1>${sentence}</h1>
 <p class="lead">User ${headingOf(user, seen.pii)}. The change takes effect after everything that was accepted before.${entry.action === 'users.set_subscription' && ' A state of a group belongs to the email address or phone number, and so to each user who has it.'}</p>

@@ -7,7 +7,7 @@ import { isUuid } from '../../profile/values.ts';
 import type { StoredUser } from '../../store/export.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
 import { GLOBAL } from '../../store/subscription-states.ts';
-import { type Deed, MAX_MERGED, type MergedProfile, readTimeline } from '../../store/timeline.ts';
+import { MAX_MERGED, type MergedProfile, readTimeline, type TimelineEntry } from '../../store/timeline.ts';
 import type { Workspace } from '../access.ts';
 import type { PageServices } from '../console.ts';
 import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
@@ -176,7 +176,7 @@ const PAGE = 50;
 /** Maximum number of property members shown per entry. A page has 50 entries. */
 const MAX_NODES = 40;
 
-type Entry = { at: number; deed: Deed } | { at: number; change: HistoryRow };
+type Entry = { at: number; deed: TimelineEntry } | { at: number; change: HistoryRow };
 
 interface Wanted {
   workspace: Workspace;
@@ -232,7 +232,7 @@ export function timeline(entries: Entry[], pii: boolean): Part {
   );
 }
 
-function deedRow({ at, deed }: { at: number; deed: Deed }, pii: boolean): Part[] {
+function deedRow({ at, deed }: { at: number; deed: TimelineEntry }, pii: boolean): Part[] {
   const price = deed.kind === 'purchase' && `${deed.quantity} × ${deed.price} ${deed.currency}`;
   const inner = deed.properties;
   const size = typeof inner === 'object' && inner !== null ? Object.keys(inner).length : 0;

@@ -2,11 +2,11 @@ import { html, type Part } from '../../platform/html.ts';
 import { type Identifier, toServiceId } from '../../profile/identifier.ts';
 import { identifierText } from '../../store/dead-letters.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
-import { selectLettersOfUser } from '../../store/named-failures.ts';
+import { selectDeadLettersOfUser } from '../../store/named-failures.ts';
 import type { HistorySubject } from '../../store/subscription-history.ts';
 import { MAX_MERGED, selectMerged, selectRenamed } from '../../store/timeline.ts';
 import type { Viewer } from '../access.ts';
-import { type Page, type PageServices, Sorry } from '../console.ts';
+import { type Page, PageError, type PageServices } from '../console.ts';
 import { badge, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
 import { findUser, headingOf, type Seen } from './find-user.ts';
 import { attributeForm, subscriptionForm } from './user-actions.ts';
@@ -49,7 +49,7 @@ const show: Page<PageServices> = {
       selectMerged(pool, workspace.id, id),
       selectRenamed(pool, { workspaceId: workspace.id, profileId: id, limit: MAX_RENAMED_IDS + 1 }),
     ]);
-    if (!user) throw new Sorry(404, 'This user has just been deleted.');
+    if (!user) throw new PageError(404, 'This user has just been deleted.');
     const subjects = subjectsOf(user);
     const [entries, letters] = await Promise.all([
       readEntries(services, {
@@ -58,7 +58,7 @@ const show: Page<PageServices> = {
         subjects,
         query,
       }),
-      selectLettersOfUser(pool, workspace.id, {
+      selectDeadLettersOfUser(pool, workspace.id, {
         names: namesOf(user),
         limit: LETTERS + 1,
         before: /^\d{1,18}$/.test(query('letters_before')) ? query('letters_before') : undefined,

@@ -2,14 +2,14 @@ import { html, type Part } from '../../platform/html.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import {
   type FoundUser,
-  looksLikePhone,
+  isPhoneLike,
   newestUsers,
   parseUserSearch,
   searchUsers,
   type UserSearch,
 } from '../../store/profile-search.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
+import { chosenWorkspace, type Page, PageError, type PageServices } from '../console.ts';
 import { empty, MASK, moment, pathWith, table, workspaceChoice } from '../layout.ts';
 
 /** Users per page. For a user further down, refine the search. */
@@ -32,7 +32,7 @@ function maskedSearch(text: string): UserSearch | undefined {
 
 /** Whether a text looks like an email address or phone number. Such a text is personal data even as an external id. */
 export function isAddress(text: string): boolean {
-  return text.includes('@') || looksLikePhone(text);
+  return text.includes('@') || isPhoneLike(text);
 }
 
 /** Renders an external id, masked if the viewer may not see it. */
@@ -72,7 +72,7 @@ const search: Page<PageServices> = {
   async handle({ services, viewer, workspaces, findWorkspace, query }) {
     const text = query('q');
     if (text.length > MAX_QUERY)
-      throw new Sorry(400, `Search text can have at most ${MAX_QUERY} characters.`);
+      throw new PageError(400, `Search text can have at most ${MAX_QUERY} characters.`);
     const chosen = await chosenWorkspace({ findWorkspace, query });
     const among = chosen ? [chosen] : workspaces;
     const found = await find(services, viewer, { text, workspaces: among });

@@ -9,7 +9,7 @@ import { bucketsOf, rulesOf } from '../../schemas/vendor-rules.ts';
 import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
 import type { Workspace } from '../access.ts';
 import { dailyChart } from '../chart.ts';
-import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, duration, empty, pathWith, table } from '../layout.ts';
 
 /** Number of days of usage that the page shows. */
@@ -25,7 +25,7 @@ const list: Page<PageServices> = {
   async handle({ services, viewer, workspaces, findWorkspace, query }) {
     if (query('q') !== '') {
       const found = await findWorkspace(query('q'));
-      if (!found) throw new Sorry(404, 'Workspace not found, or your account has no permission in it.');
+      if (!found) throw new PageError(404, 'Workspace not found, or your account has no permission in it.');
       return { to: `/workspaces/${found.id}` };
     }
     // Sorted by id in the database, which is the order of creation.
@@ -68,7 +68,7 @@ const show: Page<PageServices> = {
   right: 'usage',
   async handle({ services, viewer, findWorkspace, params }) {
     const workspace = isUuid(params.id ?? '') ? await findWorkspace(params.id!) : undefined;
-    if (!workspace) throw new Sorry(404, 'Workspace not found, or your account has no permission in it.');
+    if (!workspace) throw new PageError(404, 'Workspace not found, or your account has no permission in it.');
     const { prisma } = services.database;
     const [overrides, usage] = await Promise.all([
       prisma.rateLimit.findMany({ where: { workspaceId: workspace.id } }),
@@ -185,10 +185,10 @@ const act: Page<PageServices> = {
     const { services, viewer, params, actor, field } = visit;
     const workspaceId = params.id ?? '';
     if ((await viewer.find('usage', workspaceId))?.id !== workspaceId)
-      throw new Sorry(404, 'Workspace not found.');
+      throw new PageError(404, 'Workspace not found.');
     const bucket = field('bucket');
     if (!Object.hasOwn(buckets, bucket))
-      throw new Sorry(400, "'bucket' must be one of the buckets in the list.");
+      throw new PageError(400, "'bucket' must be one of the buckets in the list.");
     const back = (done: string) => ({ to: pathWith(`/workspaces/${workspaceId}`, { done }) });
     switch (field('action')) {
       case 'set': {
@@ -206,17 +206,17 @@ const act: Page<PageServices> = {
         return back(count > 0 ? 'unlimited' : 'as_before');
       }
       default:
-        throw new Sorry(400, "'action' must be set or reset.");
+        throw new PageError(400, "'action' must be set or reset.");
     }
   },
 };
 
-/** @throws {Sorry} naming the field and its rule */
+/** @throws {PageError} naming the field and its rule */
 function readPart({ field }: Visit<PageServices>, name: string): number {
   try {
     return readCount(field(name));
   } catch (error) {
-    throw error instanceof InvalidValue ? new Sorry(400, `'${name}': ${error.message}`) : error;
+    throw error instanceof InvalidValue ? new PageError(400, `'${name}': ${error.message}`) : error;
   }
 }
 

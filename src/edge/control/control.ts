@@ -14,7 +14,7 @@ import {
   countUnfinishedWork,
   dropSnapshot,
   EMPTY_SNAPSHOT,
-  listWaitingLetters,
+  listWaitingDeadLetters,
   restoreSnapshot,
   takeSnapshot,
 } from '../../store/snapshots.ts';
@@ -277,7 +277,7 @@ export function createControl(sources: ControlSources) {
       example: { body: {}, reply: { settled: true, dead_letters: [], rejected: [] } },
       async handle({ timeout_ms = SETTLE_MS }: { timeout_ms?: number }) {
         const settled = await settle(timeout_ms);
-        const letters = await listWaitingLetters(pool, MAX_LISTED);
+        const letters = await listWaitingDeadLetters(pool, MAX_LISTED);
         const dead_letters = letters.map(({ requestId, ...letter }) => ({
           ...letter,
           request_id: requestId,

@@ -10,7 +10,7 @@ export const refused: Record<string, string> = {
   'erasures.ts eraseHistories': APART,
   'idempotency-keys.ts forgetKeys': APART,
   'partitions.ts ownersIn': AT_ONCE,
-  'permission-sets.ts makePermissionSet': REFERRED,
+  'permission-sets.ts createPermissionSet': REFERRED,
   'preference-centers.ts revokeLinks': REFERRED,
   'segment-export-leases.ts leaseExports': APART,
   'stream-leases.ts leaseAny': APART,

@@ -62,7 +62,7 @@ export const longReads: Record<string, string> = {
   'dead-letters.ts countWaiting: all of dead_letters_waiting': 'as many as are counted',
   'dead-letter-actions.ts keysOf: a range of dead_letters_pkey': PAGE,
   'dead-letter-actions.ts keysOf: a range of dead_letters_waiting': PAGE,
-  'dead-letter-actions.ts countLetters: all of dead_letters':
+  'dead-letter-actions.ts countDeadLetters: all of dead_letters':
     'somebody who replays all of them asks how many there are',
   'dead-letter-groups.ts readGroups: a range of dead_letters_groups': 'the first of the next group',
   'profile-search.ts newestUsers: what one owner has in profiles': 'a page, from the end of the index',

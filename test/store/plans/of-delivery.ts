@@ -3,12 +3,12 @@ import { newId } from '../../../src/platform/ids.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../../src/store/blocked-external-ids.ts';
 import { countLanes, countUsage, readTotals, readUsageToday } from '../../../src/store/counters.ts';
 import {
-  countLetters,
+  countDeadLetters,
   discardDeadLetters,
-  listLetters,
-  mendDeadLetter,
-  pagesOfLetters,
-  readLetter,
+  fixDeadLetter,
+  listDeadLetters,
+  pagesOfDeadLetters,
+  readDeadLetter,
   selectClosed,
 } from '../../../src/store/dead-letter-actions.ts';
 import { findGroup, selectGroups, selectOfGroup } from '../../../src/store/dead-letter-groups.ts';
@@ -141,15 +141,15 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
         })),
       ),
     () => selectDeadLetters(store, deadLetters),
-    () => listLetters(store, { workspaceId, states: ['waiting'] }, { limit: 50 }),
+    () => listDeadLetters(store, { workspaceId, states: ['waiting'] }, { limit: 50 }),
     async () => {
-      for await (const _ of pagesOfLetters(store, { workspaceId }, 2)) return;
+      for await (const _ of pagesOfDeadLetters(store, { workspaceId }, 2)) return;
     },
-    () => countLetters(store, { states: ['waiting', 'replaying'] }),
+    () => countDeadLetters(store, { states: ['waiting', 'replaying'] }),
     () => selectByRequest(store, workspaceId, 'request2'),
     () => selectLatestWaiting(store, 100),
     () => countWaiting(store, 100),
-    () => readLetter(store, deadLetters[0]!, 1000),
+    () => readDeadLetter(store, deadLetters[0]!, 1000),
     () => selectGroups(store, { workspaceIds: [workspaceId] }),
     () => findGroup(store, deadLetters[0]!),
     () => selectOfGroup(store, { workspaceId, kind: 'events', reason: 'reason', limit: 50 }),
@@ -157,7 +157,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => selectClosed(store, [workspaceId], { state: 'discarded', kind: 'events', limit: 50 }),
     () => discardDeadLetters(store, deadLetters, { by: 'ada@example.com', reason: 'hopeless', actor }),
     () =>
-      mendDeadLetter(store, deadLetters[0]!, {
+      fixDeadLetter(store, deadLetters[0]!, {
         ...{ object: '{}', by: 'ada@example.com', names: ['x:user2'], actor },
       }),
     () => claimWaitingForReplay(store, deadLetters),

@@ -17,7 +17,7 @@ import {
 } from '../../../src/store/erasures.ts';
 import { mergeAppSummaries, mergeEventSummaries } from '../../../src/store/events.ts';
 import { isPassed, readHorizon } from '../../../src/store/horizon.ts';
-import { forgetDeadLetters, handOverDeadLetters, strikeOffNames } from '../../../src/store/left-names.ts';
+import { forgetDeadLetters, handOverDeadLetters, removeNames } from '../../../src/store/left-names.ts';
 import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
 import { bringFailures, eraseFailures } from '../../../src/store/named-failures.ts';
 import { movePushTokens } from '../../../src/store/profile-attributes.ts';
@@ -109,7 +109,7 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
       (which) => () => bringFailures(store, pairs, { which, rowsOfEach: 100 }),
     ),
     () => eraseFailures(store, keys, 100),
-    () => strikeOffNames(store, keys, 100),
+    () => removeNames(store, keys, 100),
     ...(['merged', 'deleted'] as const).map(
       (fate) => () =>
         dropSettled(

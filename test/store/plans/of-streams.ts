@@ -3,8 +3,8 @@ import { watchHorizon } from '../../../src/store/horizon.ts';
 import {
   endExport,
   finishExport,
-  giveBackExport,
   leaseExports,
+  releaseExport,
   renewExport,
 } from '../../../src/store/segment-export-leases.ts';
 import {
@@ -34,8 +34,8 @@ import {
 } from '../../../src/store/stream-erasures.ts';
 import {
   advanceDestination,
-  giveBackDestination,
   leaseDestinations,
+  releaseDestination,
   renewDestination,
 } from '../../../src/store/stream-leases.ts';
 import { appendLog, readLog, readLoggedActivity, readNames } from '../../../src/store/stream-log.ts';
@@ -74,7 +74,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => leaseDestinations(store, { milliseconds: 1000, limit: 10, gathers: true }),
     () => renewDestination(store, leased, { milliseconds: 1000, file: { ...moved, hour: new Date() } }),
     () => advanceDestination(store, leased, moved),
-    () => giveBackDestination(store, leased),
+    () => releaseDestination(store, leased),
     () => removeDestination(store, one),
     () => appendLog(store, entriesOf([entry]), new Date().toISOString()),
     () => readLog(store, workspaceId, { after: '5', horizon: '9000', limit: 8, entries: 500 }),
@@ -95,7 +95,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => leaseExports(store, 'ready', lease),
     () => renewExport(store, held, counts),
     () => finishExport(store, held, { ...counts, linkMs: 1000 }),
-    () => giveBackExport(store, held, { retryMs: 1000 }),
+    () => releaseExport(store, held, { retryMs: 1000 }),
     () => endExport(store, held, null),
     () => findDownload(store, one),
     () => listExports(store, workspaceId, { limit: 10 }),

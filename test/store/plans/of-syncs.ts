@@ -1,6 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
 import {
-  aloneWithImport,
   dropImport,
   eraseStaleRows,
   findImport,
@@ -9,6 +8,7 @@ import {
   listImports,
   listStoppedImports,
   stageEnvelopes,
+  withImportLock,
 } from '../../../src/store/imports.ts';
 import { setIntegrationStatus } from '../../../src/store/integrations.ts';
 import {
@@ -71,7 +71,7 @@ export const ofSyncs: Asking = (
     () => listStoppedImports(store, 3600),
     () => stageEnvelopes(store, key, step),
     () => finishImport(store, key, 0),
-    () => aloneWithImport(store, key, async () => {}),
+    () => withImportLock(store, key, async () => {}),
     () => listImports(store, { workspaceId, after: begun.id, limit: 10 }),
     () =>
       dropImport(

@@ -24,7 +24,7 @@ import {
   findCandidates,
   findIdsByExternalId,
 } from '../../../src/store/identifiers.ts';
-import { selectLettersOfUser } from '../../../src/store/named-failures.ts';
+import { selectDeadLettersOfUser } from '../../../src/store/named-failures.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
 import {
   findPushTokens,
@@ -220,7 +220,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () => selectMerged(store, workspaceId, id),
     () => selectRenamed(store, { workspaceId, profileId: id, limit: 50 }),
     () => readTimeline(store, { workspaceId, owners: ids, limit: 51 }),
-    () => selectLettersOfUser(store, workspaceId, { names: [`u:${id}`, 'x:user2'], limit: 20 }),
+    () => selectDeadLettersOfUser(store, workspaceId, { names: [`u:${id}`, 'x:user2'], limit: 20 }),
     () => findKeptProfile(store, workspaceId, id),
     () => findLinkUser(store, workspaceId, 'user2'),
     () => revokeLinks(store, workspaceId, { kind: 'user', id }),

@@ -41,11 +41,11 @@ import {
 } from '../../../src/store/partitions.ts';
 import {
   changePermissionSet,
+  createPermissionSet,
+  createTeam,
   deletePermissionSet,
   deleteTeam,
-  giveGroups,
-  makePermissionSet,
-  makeTeam,
+  grantGroups,
   renameTeam,
 } from '../../../src/store/permission-sets.ts';
 import {
@@ -197,15 +197,16 @@ export const ofWorkspaces: Asking = (
   () => endSessions(store, [newId()], { companyId }),
   () => forgetSessions(store),
   () => leaveSession(store, keyHash),
-  () => makeTeam(store, actor, { id: newId(), workspaceId, companyId, name: 'Berlin' }),
+  () => createTeam(store, actor, { id: newId(), workspaceId, companyId, name: 'Berlin' }),
   () => renameTeam(store, actor, { id: teamId, companyId, name: 'Bonn' }),
   () => deleteTeam(store, actor, { id: teamId, companyId }),
-  () => makePermissionSet(store, actor, { id: newId(), companyId, name: 'Looks', permissions: ['view_pii'] }),
+  () =>
+    createPermissionSet(store, actor, { id: newId(), companyId, name: 'Looks', permissions: ['view_pii'] }),
   () => changePermissionSet(store, actor, { id: setId, companyId, name: 'Sees', permissions: ['view_pii'] }),
   () => deletePermissionSet(store, actor, { id: setId, companyId }),
   ...[{ team: teamId }, { permissionSet: setId }].map(
     (gives) => () =>
-      giveGroups(store, actor, { ...gift, gives, account: { id: accountId, companyId, version: 1 } }),
+      grantGroups(store, actor, { ...gift, gives, account: { id: accountId, companyId, version: 1 } }),
   ),
   () => addKeyUsage(store, [{ workspaceId, apiKeyId: newId(), bucket: 'default', requests: 1, refused: 0 }]),
   () => readKeyUsage(store, { workspaceId, id: newId() }, 30),

@@ -36,7 +36,7 @@ const onNodes: Record<string, string> = {
 /** Functions whose statements only `penstock dev` sends, to a database with the data of one test. */
 const inTestsOnly = [
   ...['prepareControl', 'takeSnapshot', 'dropSnapshot', 'restoreSnapshot', 'setStoreClock'],
-  ...['countUnfinishedWork', 'listWaitingLetters'],
+  ...['countUnfinishedWork', 'listWaitingDeadLetters'],
 ].map((name) => `snapshots.ts ${name}`);
 
 /**
@@ -54,7 +54,7 @@ const apart: Record<string, string> = {
   'partitions.ts countDetached':
     'reads all of a partition on purpose, which nobody else reads or writes any more',
   'partitions.ts dropDetached': 'drops a partition that was detached',
-  'connections.ts aloneWith': 'takes an advisory lock',
+  'connections.ts withAdvisoryLock': 'takes an advisory lock',
   ...Object.fromEntries(distributedAlone.map((site) => [site, 'is sent to a distributed Postgres alone'])),
   ...onNodes,
   ...Object.fromEntries(inTestsOnly.map((site) => [site, 'is sent by penstock dev alone'])),

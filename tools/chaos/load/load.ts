@@ -26,7 +26,7 @@ export interface LoadOptions {
 }
 
 /** Behavior of the clients that may change while they run. */
-export interface Manner extends Pick<LoadOptions, 'active' | 'mostUnapplied' | 'rate'> {
+export interface Manner extends Pick<LoadOptions, 'active' | 'maxUnapplied' | 'rate'> {
   /** After a refusal, clients send their next request immediately and in addition to the rate. */
   isImpatient?: boolean;
 }
@@ -67,7 +67,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   const journal = new Journal();
   const surprises: string[] = [];
   const flights = new Map<string, number>();
-  let { mostUnapplied = 2000 } = options;
+  let { maxUnapplied = 2000 } = options;
   let { active = clients } = options;
   let isImpatient = false;
   /** Milliseconds from one request to the next, and the due time of the next one. */
@@ -133,7 +133,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
 
   /** Resolves when a client may send its next request. */
   async function permission(number: number): Promise<void> {
-    const mustWait = () => number >= active || journal.acknowledged - processed > mostUnapplied;
+    const mustWait = () => number >= active || journal.acknowledged - processed > maxUnapplied;
     while (mustWait() && !stopping) await sleep(CHECK_MS);
     due = Math.max(due + interval, performance.now());
     if (interval > 0) await sleep(due - performance.now());
@@ -211,8 +211,8 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
         interval = intervalAt(manner.rate);
         due = performance.now();
       }
-      const wasUnwatched = mostUnapplied === Number.POSITIVE_INFINITY;
-      mostUnapplied = manner.mostUnapplied ?? mostUnapplied;
+      const wasUnwatched = maxUnapplied === Number.POSITIVE_INFINITY;
+      maxUnapplied = manner.maxUnapplied ?? maxUnapplied;
       if (wasUnwatched) void watchWorkers();
       active = manner.active ?? active;
       isImpatient = manner.isImpatient ?? isImpatient;

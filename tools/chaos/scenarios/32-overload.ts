@@ -33,7 +33,7 @@ export const overload: Scenario = {
       scene,
       { env },
       // Identity operations make lanes wait for each other, which would hide the limit of the load.
-      { clients, active: FEW_CLIENTS, mostUnapplied: scene.choose(8000, 1000), identityPause: 200 },
+      { clients, active: FEW_CLIENTS, maxUnapplied: scene.choose(8000, 1000), identityPause: 200 },
     );
     const probe = createProbe(fleet, knockKey);
     load.change({ rate: scene.choose(300, 30) });
@@ -47,7 +47,7 @@ export const overload: Scenario = {
 
     scene.say(`${TIMES} × the peak`);
     load.change({
-      ...{ rate: TIMES * peak, mostUnapplied: Number.POSITIVE_INFINITY, isImpatient: true },
+      ...{ rate: TIMES * peak, maxUnapplied: Number.POSITIVE_INFINITY, isImpatient: true },
     });
     const [from, objects] = [Date.now(), load.journal.objects];
     const goodput = await rateDuring(scene.choose(30_000, 8000));

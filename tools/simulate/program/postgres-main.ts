@@ -11,7 +11,7 @@ import { JobAttempts } from '../../../workers/jobs/job-attempts.ts';
 import { createStreamMetrics, createYielding } from '../../../workers/streams/context.ts';
 import { startStreams } from '../../../workers/streams/deliver.ts';
 import { openSource } from '../../../workers/streams/source.ts';
-import { startSettling } from '../../../workers/upkeep/tombstones.ts';
+import { startTombstoneCleanup } from '../../../workers/upkeep/tombstones.ts';
 import { startUpkeep } from '../../../workers/upkeep/upkeep.ts';
 import { startWorker, type WorkerOptions } from './main.ts';
 
@@ -36,7 +36,7 @@ export function accept(
 /** Starts a worker with its cleanup of merged and deleted profiles, and its maintenance. */
 export function startWholeWorker(options: WorkerOptions) {
   const { pool, laneStore, lanes, log } = options;
-  const settling = startSettling(pool, log);
+  const settling = startTombstoneCleanup(pool, log);
   const worker = startWorker({ ...options, onTombstones: settling.wake });
   const config = { LANES: lanes, LEDGER_DAYS: 7, AUDIT_DAYS: 30, SHARDS: 1 };
   void startUpkeep({ laneStore, pool, objects: () => 0, config: config as never, log }).catch(() => {});
