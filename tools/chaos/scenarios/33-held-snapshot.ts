@@ -29,7 +29,7 @@ const VACUUM_MS = 60_000;
  * Share of the rate that remains. Each statement of BullMQ on its table reads the dead rows of all jobs since
  * the snapshot, so the rate of the queue falls with time; a rate of 0.95 would need another table.
  */
-const LEAST_SHARE = 0.6;
+const MIN_SHARE = 0.6;
 
 /** Dead rows of the queue's table that autovacuum may leave at full load. */
 const MAX_USUAL_DEAD = 2000;
@@ -73,7 +73,7 @@ export const heldSnapshot: Scenario = {
     const vacuumed = Date.now() - from;
     const after = await measure(scene.choose(30_000, 1000));
 
-    const share = { atLeast: scene.choose(LEAST_SHARE, 0.4) };
+    const share = { atLeast: scene.choose(MIN_SHARE, 0.4) };
     scene.figure('objects/s applied before', before.applied, '');
     scene.figure('share of it in the last third', during.applied / before.applied, '', share);
     scene.figure('stream messages/s before', before.delivered, '');
