@@ -31,17 +31,12 @@ export function addQueue(program: Command): void {
   }).action(show);
   addVerb(noun, 'set-lanes', {
     sentence:
-      'Change the number of lanes as soon as every lane is empty and no process runs. Then start all processes with that LANES.',
+      'Change the number of lanes when no process runs and every lane is empty. Refuses at once if lanes hold jobs and no process runs. Then start all processes with that LANES.',
     example: 'queue set-lanes 4',
   })
     .argument('<lanes>', `number of lanes, at most ${settings.LANES.maximum}`, parseLanes)
     .option('--shards <number>', `number of shards, at most ${settings.SHARDS.maximum}`, parseShards)
-    .option(
-      '--wait <seconds>',
-      'maximum time to wait for empty lanes and for the processes to stop',
-      parseCount,
-      WAIT,
-    )
+    .option('--wait <seconds>', 'maximum time to wait while processes run', parseCount, WAIT)
     .action(change);
   addVerb(noun, 'losses', {
     sentence: `List the latest ${SHOWN} losses of accepted objects by Redis, newest first.`,
