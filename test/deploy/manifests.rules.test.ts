@@ -67,6 +67,23 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     expect(of('Secret')).toEqual([]);
   });
 
+  test('gives each process the secret settings that it reads, from the Secret', () => {
+    const isSecret = (name: string) =>
+      /PASSWORD|TOKEN$|SECRET|_KEY$|_KEY_ID$|^DATABASE_.*URL$|^REDIS_URL$/.test(name);
+    for (const one of [...of('Deployment'), ...of('Job')]) {
+      // Every process, also release, chooses the queue by REDIS_URL.
+      const read = Object.entries(settings)
+        .filter(
+          ([name, { readBy }]) =>
+            name === 'REDIS_URL' || (readBy as readonly string[]).includes(componentOf(one)),
+        )
+        .flatMap(([name]) => (isSecret(name) ? [name] : []));
+      const [{ env }] = one.spec.template.spec.containers;
+      const given = env.filter(({ valueFrom }: Any) => valueFrom).map(({ name }: Any) => name);
+      expect([nameOf(one), given.sort()]).toEqual([nameOf(one), read.sort()]);
+    }
+  });
+
   test('runs pods as non-root, read-only, unprivileged, without a token, and with limits', () => {
     for (const [name, pod] of podsOf()) {
       expect(pod, name).toMatchObject({

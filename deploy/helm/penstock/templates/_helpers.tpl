@@ -60,6 +60,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 web:
   command: [node, --max-semi-space-size=16, dist/src/web.js]
   port: 3000
+  secrets: { S3_ACCESS_KEY_ID: optional, S3_SECRET_ACCESS_KEY: optional }
   spread: true
   replaces: true
   scaled: {{ .Values.autoscaling.enabled }}
@@ -76,7 +77,7 @@ sync:
   port: 3003
   spread: true
   replaces: true
-  secrets: { INTEGRATION_KEY: optional }
+  secrets: { INTEGRATION_KEY: optional, S3_ACCESS_KEY_ID: optional, S3_SECRET_ACCESS_KEY: optional }
   tmp: 20Gi
 board:
   command: [node, dist/src/board.js]
