@@ -150,7 +150,7 @@ const OPERATOR = ' operator';
 const OTHERS = ' others';
 
 /** Key of an address in one company. The separator U+0000 cannot occur in stored text. */
-const within = (email: string, company: string) => `${email}\0${company}`;
+const nameInCompany = (email: string, company: string) => `${email}\0${company}`;
 
 const addressOf = (name: string) => name.split('\0')[0]!;
 
@@ -195,7 +195,7 @@ export function createFailedSignIns(
       ]);
     const left = new Map(names);
     for (const { id, companyId, email } of accounts)
-      for (const name of [email, within(email, companyId)]) {
+      for (const name of [email, nameInCompany(email, companyId)]) {
         const failed = names.get(name);
         if (failed) await record(failed, { subject: { kind: 'account', id }, companyId });
         left.delete(name);
@@ -219,7 +219,7 @@ export function createFailedSignIns(
     note(name, { address }, company) {
       // A name that Postgres cannot store would make the whole transaction fail.
       const stored = name === undefined ? OPERATOR : storable(name).trim();
-      add(company === undefined ? stored : within(stored, company), { count: 1, address });
+      add(company === undefined ? stored : nameInCompany(stored, company), { count: 1, address });
     },
     async stop() {
       await reporter.stop();
