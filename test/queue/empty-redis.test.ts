@@ -70,6 +70,7 @@ test('a lane that waits at a fence whose other entries are lost continues with t
   const applied: unknown[] = [];
   const scheduler: LaneContext['scheduler'] = {
     accounts: new Accounts(),
+    forget() {},
     apply: async () => {},
     async step({ envelopes }) {
       applied.push(...envelopes().map(({ delivery }) => delivery!.envelope));

@@ -31,6 +31,7 @@ test('a job that took effect is not kept as failed if its completion could not b
   let applied = 0;
   const scheduler: LaneContext['scheduler'] = {
     accounts: new Accounts(),
+    forget() {},
     async apply() {},
     async step({ envelopes }) {
       applied++;

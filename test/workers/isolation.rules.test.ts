@@ -150,3 +150,13 @@ test('the failures of a workspace do not concern another one', () => {
     false,
   ]);
 });
+
+test('an object whose dead letter cannot be written is retried after a pause', () => {
+  const isolation = new Isolation(() => 0);
+  const item = { object: { id: 'x' } } as WorkItem;
+  const fail = () => isolation.noteFailure('a', { error: timeout, objects: 1, item });
+  expect([fail(), fail(), fail()]).toEqual(['retried', 'retried', 'poison']);
+  expect(fail()).toBe('retried');
+  isolation.noteSuccess('a', 1);
+  expect(isolation.poisonOf('a').size).toBe(0);
+});

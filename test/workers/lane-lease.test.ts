@@ -42,6 +42,7 @@ test('a lane that has just been taken can be stopped immediately', async () => {
     const connection = connectWorker(config, databaseUrl);
     const scheduler: LaneContext['scheduler'] = {
       accounts: new Accounts(),
+      forget() {},
       apply: async () => {},
       step: async () => ({ kind: 'abandoned' }),
     };

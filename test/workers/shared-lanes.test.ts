@@ -42,6 +42,7 @@ function startWorker() {
   const [connection, observer] = [connectWorker(config, databaseUrl), connectProducer(config, databaseUrl)];
   const scheduler: LanesOptions['scheduler'] = {
     accounts: new Accounts(),
+    forget() {},
     step: async () => ({ kind: 'abandoned' }),
     apply: async () => {},
     abandon() {},

@@ -1,12 +1,22 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createLog } from '../../src/platform/log.ts';
+import { rest } from '../../src/platform/poll.ts';
+import { tagOf } from '../../src/queue/lanes.ts';
 import { openPool } from '../../src/store/database.ts';
 import { NotOfOneWorkspace } from '../../src/store/one-workspace.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { countsAgainstObject, triesOf } from '../../workers/batch/failures.ts';
 import { LIMITS, runBatch } from '../../workers/batch/run-batch.ts';
-import { ALONE_LIMITS, Scheduler, SHARED_LIMITS, SPLIT_LIMITS } from '../../workers/lane/scheduler.ts';
+import {
+  ALONE_LIMITS,
+  remaining,
+  Scheduler,
+  SHARED_LIMITS,
+  SPLIT_LIMITS,
+  type WaitingDelivery,
+  waiting,
+} from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -23,8 +33,9 @@ import {
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
+let databaseUrl: string;
 beforeAll(async () => {
-  ({ pool } = await createStore());
+  ({ pool, url: databaseUrl } = await createStore());
   await makeTriggers(pool, [
     `create function stumble() returns trigger language plpgsql as $$
     begin
@@ -150,6 +161,47 @@ describe('G8: one of 4,000 objects takes too long', () => {
     await start().apply(deliver(workspace, heavy));
     expect(await lettersOf()).toEqual([]);
     expect(await readSums(pool, workspace)).toMatchObject({ events: heavy.length });
+  });
+});
+
+describe('G8: objects of one workspace never end, in every lane', () => {
+  const LANES = 4;
+
+  test('another workspace of these lanes takes effect before the first of them is a dead letter', {
+    timeout: 120_000,
+  }, async () => {
+    const metrics = createWorkerMetrics();
+    const narrow = openPool(databaseUrl, 5);
+    const scheduler = new Scheduler(narrow, { metrics, log: silent });
+    const neighbour = await createWorkspace(pool, crypto.randomUUID());
+    // Both workspaces were seen, so the limits of shared lanes hold.
+    for (const { id } of [workspace, neighbour]) scheduler.accounts.see(tagOf(id));
+    const slow = Array.from({ length: LANES }, (_, lane) =>
+      deliver(workspace, [event('ann', 'sleeps')], lane),
+    );
+    const lanes = slow.map((delivery) => [waiting(delivery) as WaitingDelivery]);
+    const isOver = () => lanes.every((waits) => waits.length === 0);
+    const work = lanes.map(async (_, lane) => {
+      while (lanes[lane]!.length > 0) {
+        const step = await scheduler.step({ lane, envelopes: () => lanes[lane]! });
+        if (step.kind === 'applied') lanes[lane] = remaining(lanes[lane]!, step);
+        else if (step.kind === 'waits') await rest(step.milliseconds);
+        else return;
+      }
+    });
+    const retries = async () => (await metrics.retries.get()).values[0]!.value;
+    await waitUntil(async () => (await retries()) > LANES, { what: 'each lane to fail', deadline: 30_000 });
+    for (const waits of lanes) waits.push(waiting(deliver(neighbour, [point('bob')])));
+    await waitUntil(async () => (await readSums(pool, neighbour)).points === LANES, {
+      what: 'the neighbour',
+    });
+    expect(await lettersOf()).toEqual([]);
+    await waitUntil(isOver, { what: 'the dead letters', deadline: 110_000 });
+    await Promise.all(work);
+    expect((await lettersOf()).map(({ id }) => id).sort()).toEqual(
+      slow.map(({ envelope }) => envelope.objects[0]!.id).sort(),
+    );
+    await narrow.end();
   });
 });
 

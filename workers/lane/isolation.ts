@@ -118,6 +118,15 @@ export class Isolation implements IsolationView {
     return ranges.length > 0 || times > 0 || needsTime;
   }
 
+  /** Returns a view in which troubled workspaces pause. */
+  untroubled(): IsolationView {
+    return {
+      maxObjects: (workspaceId) => this.maxObjects(workspaceId),
+      isApart: (workspaceId) => this.isApart(workspaceId),
+      isResting: (workspaceId) => this.isResting(workspaceId) || this.isTroubled(workspaceId),
+    };
+  }
+
   /** Returns whether the next batch of a workspace gives each object a savepoint. */
   hasSavepoints(workspaceId: string): boolean {
     return this.#isolated.get(workspaceId)?.ranges.at(-1)?.each ?? false;
@@ -175,7 +184,13 @@ export class Isolation implements IsolationView {
       split(isolated, objects);
       return 'split';
     }
-    if (objects <= 1 && isolated.times >= triesOf(error) && countsAgainstObject(error) && item) {
+    if (
+      objects <= 1 &&
+      isolated.times >= triesOf(error) &&
+      countsAgainstObject(error) &&
+      item &&
+      !isolated.poison.has(item.object.id)
+    ) {
       isolated.poison.set(item.object.id, reasonOf(error));
       return 'poison';
     }
@@ -191,9 +206,10 @@ export class Isolation implements IsolationView {
     for (const range of isolated.ranges) range.remaining -= objects;
     while (isolated.ranges.length > 0 && isolated.ranges.at(-1)!.remaining <= 0) isolated.ranges.pop();
     isolated.limit *= 2;
+    isolated.poison.clear();
     if (isolated.ranges.length === 0 && isolated.limit >= NO_LIMIT) this.#isolated.delete(workspaceId);
     else
-      Object.assign(isolated, untroubled(), {
+      Object.assign(isolated, noFailures(), {
         times: isolated.ranges.at(-1)?.times ?? 0,
         signature: isolated.signature,
       });
@@ -202,14 +218,14 @@ export class Isolation implements IsolationView {
   #isolate(workspaceId: string): Isolated {
     const known = this.#isolated.get(workspaceId);
     if (known) return known;
-    const isolated = { ranges: [], poison: new Map(), limit: NO_LIMIT, ...untroubled() };
+    const isolated = { ranges: [], poison: new Map(), limit: NO_LIMIT, ...noFailures() };
     this.#isolated.set(workspaceId, isolated);
     return isolated;
   }
 }
 
 /** Returns the state of a workspace before its first failure. */
-function untroubled(): Omit<Isolated, 'ranges' | 'poison' | 'limit'> {
+function noFailures(): Omit<Isolated, 'ranges' | 'poison' | 'limit'> {
   return {
     ...{ times: 0, signature: undefined, needsTime: false },
     ...{ restsUntil: 0, nextRest: backOff(FIRST_REST_MS, MAX_REST_MS) },

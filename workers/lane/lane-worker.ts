@@ -32,7 +32,7 @@ const MAX_PAUSE_MS = 250;
 
 export interface LaneContext {
   laneStore: LaneStore;
-  scheduler: Pick<Scheduler, 'accounts' | 'step' | 'apply'>;
+  scheduler: Pick<Scheduler, 'accounts' | 'step' | 'apply' | 'forget'>;
   fences: Fences;
   config: LayoutSettings & Pick<Config, 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
   log: Log;
@@ -90,6 +90,7 @@ export class LaneWorker implements Service {
     this.#leaving.abort();
     await closed;
     this.#window.forget();
+    this.#context.scheduler.forget(this.#lane);
   }
 
   /** Stops leasing jobs. Otherwise, the queue would lease a returned envelope to this worker again. */
@@ -168,6 +169,7 @@ export class LaneWorker implements Service {
     // Another worker may hold the lane now.
     const end = isDone() ? 'finish' : 'giveBack';
     window.forget();
+    scheduler.forget(this.#lane);
     return end;
   }
 

@@ -24,7 +24,7 @@ const STAND_BACK_MS = 5000;
 const WARN_MS = 60_000;
 
 export interface LanesOptions extends Omit<LaneContext, 'laneStore'> {
-  scheduler: Pick<Scheduler, 'abandon' | 'accounts' | 'apply' | 'step'>;
+  scheduler: LaneContext['scheduler'] & Pick<Scheduler, 'abandon'>;
   connection: QueueConnection;
   /** UUID of the process. */
   id: string;

@@ -118,7 +118,7 @@ interface Chosen {
 interface Failure {
   error: unknown;
   item: WorkItem | undefined;
-  limits: Limits | undefined;
+  part: Part;
 }
 
 /** What the process knows about a lane after failures. */
@@ -212,13 +212,14 @@ export class Scheduler {
     }
   }
 
-  #choose({ lane, envelopes, enough = 1 }: LaneView): Chosen | undefined {
+  /** @param withTroubled whether the batch may be one that needs a slot for troubled batches */
+  #choose({ lane, envelopes, enough = 1 }: LaneView, withTroubled = true): Chosen | undefined {
     const window = envelopes();
     const slice = this.accounts.slice();
     const { isolation } = this.#stateOf(lane);
     const batch = nextBatch(window, this.accounts, {
       ...{ objects: ENOUGH_OBJECTS * enough, bytes: ENOUGH_BYTES * enough, slice },
-      isolation,
+      isolation: withTroubled ? isolation : isolation.untroubled(),
     });
     if (!batch) return undefined;
     const known = new Map(window.map((one) => [one.id, one]));
@@ -234,9 +235,17 @@ export class Scheduler {
     });
     const [first, ...others] = batch.objects.keys();
     const only = others.length === 0 ? first : undefined;
-    const isWhole = only !== undefined && isolation.maxObjects(only) === Number.POSITIVE_INFINITY;
-    const objects = isWhole ? texts.get(only)!.objects : sumOf(batch.objects);
+    // The transaction of a single workspace may take more than its share of a slice: see `sharesOf`.
+    const objects =
+      only === undefined
+        ? sumOf(batch.objects)
+        : Math.min(isolation.maxObjects(only), texts.get(only)!.objects);
     return { lane, batch, deliveries, isShared: slice !== undefined, texts, only, objects };
+  }
+
+  /** Forgets the failures of a lane, because another worker may hold it now. */
+  forget(lane: number): void {
+    this.#lanes.delete(lane);
   }
 
   #stateOf(lane: number): LaneState {
@@ -270,6 +279,9 @@ export class Scheduler {
     const servedUntil = () => this.#choose(view)?.batch.start ?? Number.POSITIVE_INFINITY;
     for (let chosen = this.#choose(view); ; ) {
       if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
+      // The lane does not wait for a slot that a slow object may hold for seconds: its other workspaces go on.
+      if (chosen && this.#isTroubled(chosen) && !this.#slotsOfTroubled.hasFree)
+        chosen = this.#choose(view, false);
       if (!chosen) return { kind: 'waits', milliseconds: WAIT_MS };
       const slots = this.#slotsFor(chosen);
       const slot = await slots.take(servedUntil);
@@ -298,8 +310,7 @@ export class Scheduler {
   }
 
   #isTroubled({ lane, only }: Chosen): boolean {
-    const { isolation, nextWait } = this.#stateOf(lane);
-    return nextWait !== undefined || (only !== undefined && isolation.isTroubled(only));
+    return only !== undefined && this.#stateOf(lane).isolation.isTroubled(only);
   }
 
   async #apply(chosen: Chosen): Promise<Step> {
@@ -319,7 +330,7 @@ export class Scheduler {
     } catch (error) {
       for (const workspaceId of batch.objects.keys())
         this.accounts.chargeTime(workspaceId, (performance.now() - started) / batch.objects.size);
-      return this.#noteFailure(chosen, { error, item, limits: part.limits });
+      return this.#noteFailure(chosen, { error, item, part });
     }
   }
 
@@ -414,14 +425,19 @@ export class Scheduler {
   }
 
   /** Decides how a failed batch is retried. */
-  async #noteFailure(chosen: Chosen, { error, item, limits }: Failure): Promise<Step> {
+  async #noteFailure(chosen: Chosen, { error, item, part: { limits, size } }: Failure): Promise<Step> {
     const { lane, batch, deliveries, only, objects } = chosen;
     const { metrics, log } = this.#options;
     const { isolation } = this.#stateOf(lane);
     const envelopes = deliveries.map(({ id }) => id);
     metrics.retries.inc();
     reportRetry(log, { error, envelopes });
-    if (limits === SHARED_LIMITS && this.#noteTimeout(chosen, error)) return NOTHING_YET;
+    if (limits === SHARED_LIMITS && this.#noteTimeout(chosen, error, size)) return NOTHING_YET;
+    if (only !== undefined && sqlstateOf(error) === LOCK_TIMEOUT) {
+      // Another session holds the lock: other workspaces of the lane need not wait for it.
+      isolation.letRest(only);
+      return NOTHING_YET;
+    }
     if (await this.#isAway(error)) {
       const state = this.#stateOf(lane);
       state.nextWait ??= backOff(FIRST_RETRY_MS, MAX_RETRY_MS);
@@ -449,13 +465,13 @@ export class Scheduler {
   }
 
   /** Handles a timeout by SHARED_LIMITS, which does not count as a failure. @returns whether the error is one */
-  #noteTimeout({ lane, batch, only, objects }: Chosen, error: unknown): boolean {
+  #noteTimeout({ lane, batch, only, objects }: Chosen, error: unknown, firstRound = objects): boolean {
     const state = sqlstateOf(error);
     if (state !== STATEMENT_TIMEOUT && state !== LOCK_TIMEOUT) return false;
     const { isolation } = this.#stateOf(lane);
     if (only === undefined) isolation.separate(batch.objects.keys());
     else if (state === LOCK_TIMEOUT) isolation.letRest(only);
-    else isolation.noteTimeout(only, objects);
+    else isolation.noteTimeout(only, Math.min(objects, firstRound));
     return true;
   }
 
