@@ -98,7 +98,7 @@ export class GatedPool extends EventEmitter {
 export class GatedClient extends EventEmitter {
   readonly pool: GatedPool;
   /** The part of the connection of `pg` that Penstock uses to write several statements at once. */
-  readonly connection = { stream: { cork() {}, uncork() {}, writableLength: 0 } };
+  readonly connection = { stream: { cork() {}, uncork() {}, setTimeout() {}, writableLength: 0 } };
   readonly #channel = new Channel();
   #session: Session | undefined;
   #lost: Error | undefined;
