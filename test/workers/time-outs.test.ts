@@ -164,45 +164,36 @@ describe('G8: one of 4,000 objects takes too long', () => {
   });
 });
 
-describe('G8: objects of one workspace never end, in every lane', () => {
-  const LANES = 4;
-
-  test('another workspace of these lanes takes effect before the first of them is a dead letter', {
-    timeout: 120_000,
-  }, async () => {
-    const metrics = createWorkerMetrics();
-    const narrow = openPool(databaseUrl, 5);
-    const scheduler = new Scheduler(narrow, { metrics, log: silent });
-    const neighbour = await createWorkspace(pool, crypto.randomUUID());
-    // Both workspaces were seen, so the limits of shared lanes hold.
-    for (const { id } of [workspace, neighbour]) scheduler.accounts.see(tagOf(id));
-    const slow = Array.from({ length: LANES }, (_, lane) =>
-      deliver(workspace, [event('ann', 'sleeps')], lane),
-    );
-    const lanes = slow.map((delivery) => [waiting(delivery) as WaitingDelivery]);
-    const isOver = () => lanes.every((waits) => waits.length === 0);
-    const work = lanes.map(async (_, lane) => {
-      while (lanes[lane]!.length > 0) {
-        const step = await scheduler.step({ lane, envelopes: () => lanes[lane]! });
-        if (step.kind === 'applied') lanes[lane] = remaining(lanes[lane]!, step);
-        else if (step.kind === 'waits') await rest(step.milliseconds);
-        else return;
-      }
-    });
-    const retries = async () => (await metrics.retries.get()).values[0]!.value;
-    await waitUntil(async () => (await retries()) > LANES, { what: 'each lane to fail', deadline: 30_000 });
-    for (const waits of lanes) waits.push(waiting(deliver(neighbour, [point('bob')])));
-    await waitUntil(async () => (await readSums(pool, neighbour)).points === LANES, {
-      what: 'the neighbour',
-    });
-    expect(await lettersOf()).toEqual([]);
-    await waitUntil(isOver, { what: 'the dead letters', deadline: 110_000 });
-    await Promise.all(work);
-    expect((await lettersOf()).map(({ id }) => id).sort()).toEqual(
-      slow.map(({ envelope }) => envelope.objects[0]!.id).sort(),
-    );
-    await narrow.end();
+test('G8: a lane applies other workspaces while a failed batch waits for its slot', {
+  timeout: 60_000,
+}, async () => {
+  const metrics = createWorkerMetrics();
+  // With five connections, one transaction at a time is for batches that failed.
+  const narrow = openPool(databaseUrl, 5);
+  const scheduler = new Scheduler(narrow, { metrics, log: silent });
+  const neighbour = await createWorkspace(pool, crypto.randomUUID());
+  for (const { id } of [workspace, neighbour]) scheduler.accounts.see(tagOf(id));
+  const lanes: WaitingDelivery[][] = [0, 1].map((lane) => [
+    waiting(deliver(workspace, [event('ann', 'sleeps')], lane)),
+  ]);
+  const work = lanes.map(async (_, lane) => {
+    for (;;) {
+      const step = await scheduler.step({ lane, envelopes: () => lanes[lane]! });
+      if (step.kind === 'abandoned') return;
+      if (step.kind === 'waits') await rest(step.milliseconds);
+      else lanes[lane] = remaining(lanes[lane]!, step);
+    }
   });
+  const retries = async () => (await metrics.retries.get()).values[0]!.value;
+  await waitUntil(async () => (await retries()) === 2, {
+    what: 'each lane to exceed the limits of shared lanes',
+  });
+  for (const [lane, waits] of lanes.entries()) waits.push(waiting(deliver(neighbour, [point('bob')], lane)));
+  await waitUntil(async () => (await readSums(pool, neighbour)).points === 1, { what: 'the neighbour' });
+  expect(await retries()).toBe(2);
+  scheduler.abandon();
+  await Promise.all(work);
+  await narrow.end();
 });
 
 describe('G4: a statement that Postgres cannot plan is a fault of Penstock', () => {
