@@ -25,7 +25,7 @@ export class TooFewReplicas extends Error {
 /** Part of the timeout of an add that is reserved for the replicas; the rest is for the add itself. */
 const SHARE_OF_TIMEOUT = 0.5;
 
-/** Milliseconds for which the producer waits for replicas that are behind, before it refuses the next add. */
+/** Milliseconds for which the producer waits for replicas that lag, before it refuses the next add. */
 const PROBE_MS = 50;
 
 /** Milliseconds between two queries for disk confirmations while replicas do not give any. */
@@ -57,7 +57,7 @@ export function waitForReplicas(
   let checkedAt = Number.NEGATIVE_INFINITY;
   let missed = 0;
 
-  /** Returns the timeout in milliseconds of the `WAITAOF` after the next add; undefined if none is sent. */
+  /** Returns the timeout in milliseconds of the `WAITAOF` after the next add; undefined if no `WAITAOF` is sent. */
   function timeForDisks(): number | undefined {
     if (!hasWaitAof) return undefined;
     if (disksCount) return Math.ceil(timeout * SHARE_OF_TIMEOUT);

@@ -203,7 +203,7 @@ function sumsOf(all: readonly { owners: Owners; weight: number }[]) {
 
 /**
  * Parts of an envelope's objects by workspace; their sum is 1. An envelope without counts, of an earlier release, is
- * divided evenly. A damaged one, or one that was added by hand, has no workspace.
+ * divided evenly. A damaged envelope, or one from an operator, has no workspace.
  */
 function ownersOf(data: unknown): Owners {
   const requests = (data as { requests?: unknown } | null | undefined)?.requests;

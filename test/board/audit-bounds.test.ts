@@ -65,7 +65,7 @@ test('a CSV file reads a limited number of entries and tells where to continue',
     const { text } = await page(scene.operator, `/audit.csv?actor=${name}`);
     expect(text).not.toContain(rare);
     const [, ended, next] =
-      /what was done after (\S+)\. It goes on at (\/audit\.csv\S+)"?\r\n$/.exec(text) ?? [];
+      /contains the actions after (\S+)\. It continues at (\/audit\.csv\S+)"?\r\n$/.exec(text) ?? [];
     const first = rows.map(({ id }: { id: string }) => id).sort()[10]!;
     expect(new Date(ended!).getTime()).toBe(Number.parseInt(first.slice(0, 8) + first.slice(9, 13), 16));
     const rest = await page(scene.operator, next!.replace(/"$/, ''));

@@ -23,7 +23,7 @@ export function createLossyAddress(): LossyAddress {
   const host = `127.${34 + number}.${(process.pid >> 8) & 0xff}.${process.pid & 0xff}`;
   const [sink, peer] = [`cut${process.pid}-${number}a`, `cut${process.pid}-${number}b`];
   const preference = String(1 + number + 8 * (process.pid % 4000));
-  // Packets are redirected to a device that nobody reads. A filter that drops would report the loss to the sender.
+  // Packets are redirected to a device without a reader. A filter that drops would report the loss to the sender.
   run('ip', 'link', 'add', sink, 'type', 'veth', 'peer', 'name', peer);
   leaveBehind(() => run('ip', 'link', 'delete', sink));
   for (const device of [sink, peer]) run('ip', 'link', 'set', device, 'up');

@@ -135,7 +135,7 @@ async function appliedBefore(pool: Pool, shares: readonly Share[]): Promise<Read
 }
 
 /**
- * Returns the result of a share of which this batch applied no object, because it takes the objects of other workspaces
+ * Returns the result of a share without an applied object, because the batch takes the objects of other workspaces
  * or its time was over (`isCut`). `left` lists the envelopes of the share, except those that an earlier batch has
  * applied.
  */

@@ -112,7 +112,7 @@ export class Isolation implements IsolationView {
     return (this.#isolated.get(workspaceId)?.restsUntil ?? 0) > this.#clock();
   }
 
-  /** Returns whether a batch of this workspace alone has failed. Such batches must not delay those of others. */
+  /** Returns whether a batch of this workspace alone has failed. Such batches must not delay other workspaces. */
   isTroubled(workspaceId: string): boolean {
     const { ranges = [], times = 0, needsTime = false } = this.#isolated.get(workspaceId) ?? {};
     return ranges.length > 0 || times > 0 || needsTime;

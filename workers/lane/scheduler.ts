@@ -121,7 +121,7 @@ interface Failure {
   part: Part;
 }
 
-/** What the process knows about a lane after failures. */
+/** State of a lane after failures. */
 interface LaneState {
   isolation: Isolation;
   /** Milliseconds until the next attempt, while Postgres does not answer; undefined while it does. */
@@ -212,7 +212,7 @@ export class Scheduler {
     }
   }
 
-  /** @param withTroubled whether the batch may be one that needs a slot for troubled batches */
+  /** @param withTroubled whether the batch may need a slot for troubled batches */
   #choose({ lane, envelopes, enough = 1 }: LaneView, withTroubled = true): Chosen | undefined {
     const window = envelopes();
     const slice = this.accounts.slice();
@@ -489,7 +489,7 @@ export class Scheduler {
 const isSmall = ({ batch, isShared }: Chosen): boolean => isShared && batch.units <= SMALL_BATCH;
 
 /**
- * Returns the object limit of a batch of a single workspace: none unless its batches have failed. The batch continues
+ * Returns the object limit of a batch of a single workspace; empty unless its batches have failed. The batch continues
  * until its time is over, because rounds with many objects about the same users load each user once.
  */
 function sharesOf(only: string, isolation: Isolation): ReadonlyMap<string, number> {

@@ -185,7 +185,7 @@ const download: Page<PageServices> = {
       }
       const more = pathWith('/audit.csv', { ...given, before });
       yield csvLine([
-        `The file ends here, since ${MAX_FILE_ENTRIES} entries were read: it has what was done after ${momentOf(before!)}. It goes on at ${more}`,
+        `The file ends here, since ${MAX_FILE_ENTRIES} entries were read: it contains the actions after ${momentOf(before!)}. It continues at ${more}`,
       ]);
     }
   },

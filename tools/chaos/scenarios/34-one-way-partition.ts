@@ -35,7 +35,7 @@ export const oneWayPartition: Scenario = {
     const postgres = await startPostgresWithPath(scene);
     const redis = scene.backend === 'redis' ? await startRedisWithPath(scene) : undefined;
     const { fleet, load, circles, knockKey } = await beginTraffic(scene, {
-      // Several lanes with both kinds of queue, so that the worker behind the path has some of them.
+      // Several lanes with both kinds of queue, so that the worker at the end of the path has some of them.
       ...{ url: postgres.url, edges: 1, workers: 2, env: { LANES: '4', QUEUE_TIMEOUT_MS: '700' } },
       ...(redis && { redis: redis.server }),
     });
