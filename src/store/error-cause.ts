@@ -5,7 +5,7 @@
 export type Cause =
   /** The object: Postgres refuses its data, or our own code fails on it. It will fail again. */
   | 'object'
-  /** A limit of time or memory. Three failures of the object alone, while Postgres is well, count against it. */
+  /** A limit of time or memory. Three failures in a row while Postgres is well, the last of the object alone, count against it. */
   | 'limit'
   /** A lost connection, a lost race for a unique key, or an error without a code. As `limit`, after ten failures. */
   | 'chance'

@@ -66,10 +66,6 @@ export class Attempts {
     return this.#suspects.has(envelope);
   }
 
-  get hasSuspects(): boolean {
-    return this.#suspects.size > 0;
-  }
-
   /** Removes the attempts at envelopes that have taken effect. */
   end(envelopes: string[]): void {
     const ids = envelopes.filter((id) => this.#begun.delete(id));

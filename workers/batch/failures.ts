@@ -7,7 +7,7 @@ import { inTransaction } from '../../src/store/transactions.ts';
 import { toFailed } from './open.ts';
 import type { WorkItem } from './work-item.ts';
 
-/** How often an error can recur before the objects are blamed, unless the faulty objects are identified sooner. */
+/** Number of failures in a row after which a single object is blamed. */
 export const TRIES = 3;
 
 /** The same limit for errors that can happen to any object: conflicts with other lanes, or a broken connection. */
@@ -19,8 +19,8 @@ export function isOurStatement(error: unknown): boolean {
 }
 
 /**
- * Returns how often an error can recur, while Postgres answers other transactions, before the objects are retried
- * individually. Infinity means that they are always retried together.
+ * Returns after how many failures in a row, while Postgres answers other transactions, a single object is blamed. The
+ * failures of larger batches with the object count. Infinity means that it is never blamed.
  */
 export function triesOf(error: unknown): number {
   switch (causeOf(error)) {
@@ -36,7 +36,7 @@ export function triesOf(error: unknown): number {
   }
 }
 
-/** Returns whether an object that fails alone with this error, `triesOf` times, becomes a dead letter. */
+/** Returns whether an object that fails alone with this error, after `triesOf` failures, becomes a dead letter. */
 export function countsAgainstObject(error: unknown): boolean {
   return ['object', 'limit', 'chance'].includes(causeOf(error));
 }
