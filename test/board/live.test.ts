@@ -111,7 +111,10 @@ describe('the health page as a stream', () => {
       await until('the first parts', () => partsOf(told.text).length > 0);
       const [{ problems }] = partsOf(told.text) as [Record<string, string>];
       await leave();
-      expect([who, isIn(problems!), isIn(await shownTo(visitor))]).toEqual([who, ...Array(2).fill(expected[who as never])]);
+      expect([who, isIn(problems!), isIn(await shownTo(visitor))]).toEqual([
+        who,
+        ...Array(2).fill(expected[who as never]),
+      ]);
     }
   });
 
