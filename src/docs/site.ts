@@ -6,6 +6,7 @@ import MiniSearch from 'minisearch';
 import { openOnce } from '../platform/concurrency.ts';
 import { packageRoot } from '../platform/files.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
+import { CALCULATOR, CALCULATOR_FOUND, calculatorPage } from './calculator.ts';
 import { samplesOf } from './examples.ts';
 import { guidePath, type LinkTargets, readGuides, renderGuide, sectionsOf } from './guides.ts';
 import { type AssetPath, type Contents, createShell, MAX_QUERY_LENGTH, startPage } from './layout.ts';
@@ -35,6 +36,8 @@ export interface Site {
   page(pagePath: string): Buffer | undefined;
   /** Returns the page with the results of a search. */
   search(query: string): Promise<string>;
+  /** Returns the page of the sizing calculator with the result for a query string. */
+  calculator(query: string): string;
   /** Returns a style or script. Undefined if the path does not have the current version. */
   asset(version: string, name: string): Buffer | undefined;
   /** Returns the file of a picture, or undefined if it does not exist. */
@@ -46,7 +49,7 @@ export function createSite(document: Document): Site {
   const asset: AssetPath = (name) => `/docs/assets/${files.get(name)!.version}/${name}`;
   const guides = readGuides();
   const operations = operationsOf(document);
-  const contents: Contents = {
+  const contents = {
     guides: groupBy(
       guides,
       ({ shelf }) => shelf,
@@ -60,7 +63,8 @@ export function createSite(document: Document): Site {
         ...{ method: operation.method, route: operation.route },
       }),
     ),
-  };
+  } satisfies Contents;
+  contents.guides.get('Explanation')!.push(CALCULATOR);
   const shell = createShell(contents, asset);
   const pictures = findPictures();
   const targets: LinkTargets = {
@@ -70,8 +74,10 @@ export function createSite(document: Document): Site {
       ['README.md', '/docs'],
       ['generated/openapi.json', '/openapi.json'],
     ]),
-    operations: pathsOfOperations(operations),
+    operations: new Map([...pathsOfOperations(operations), [CALCULATOR.path, CALCULATOR.path]]),
   };
+  const calculator = (query: string) =>
+    shell({ ...CALCULATOR, body: calculatorPage(new URLSearchParams(query)) });
 
   /** Functions that render the pages, by path. */
   const renderers = new Map<string, () => string>([
@@ -84,6 +90,7 @@ export function createSite(document: Document): Site {
           path: '/docs',
         }),
     ],
+    [CALCULATOR.path, () => calculator('')],
     ...guides.map((guide): [string, () => string] => {
       const own = guidePath(guide);
       return [own, () => shell({ title: guide.title, body: renderGuide(guide, targets), path: own })];
@@ -119,6 +126,7 @@ export function createSite(document: Document): Site {
       // Yields to other requests.
       await setImmediate();
     }
+    parts.push({ ...CALCULATOR, ...CALCULATOR_FOUND });
     return createSearch(parts);
   }
 
@@ -133,6 +141,7 @@ export function createSite(document: Document): Site {
       const body = resultsPage(trimmed, trimmed === '' ? [] : search(trimmed));
       return shell({ title: 'Search', body, path: '/docs/search', query: trimmed });
     },
+    calculator,
     asset(version, name) {
       const file = files.get(name);
       return file?.version === version ? file.body : undefined;

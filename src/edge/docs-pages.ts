@@ -144,6 +144,13 @@ export function addDocsPages(
     response.set('Cache-Control', 'no-store').type('html');
     responses.sendPage(response, found);
   });
+  addPage(app, '/docs/calculator', async (request, response) => {
+    if (!isWithin(response, limit.take(addressOf(request)))) return;
+    const { search } = new URL(request.url, 'http://localhost');
+    const page = (await open()).calculator(search);
+    response.set('Cache-Control', 'no-store').type('html');
+    responses.sendPage(response, page);
+  });
   addPage(
     app,
     '/docs/assets/:version/:name',

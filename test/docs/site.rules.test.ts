@@ -17,7 +17,7 @@ const textOf = (place: string) => site.page(place)!.toString();
 function crawl(): Map<string, string> {
   const pages = new Map([['', textOf('')]]);
   for (const [, text] of pages)
-    for (const [, place] of text.matchAll(/href="\/docs(\/(?:guides|reference)\/[^"#]+)/g))
+    for (const [, place] of text.matchAll(/href="\/docs(\/(?:(?:guides|reference)\/[^"#]+|calculator))/g))
       if (!pages.has(place!)) pages.set(place!, site.page(place!)?.toString() ?? '');
   return pages;
 }
@@ -31,6 +31,7 @@ describe('the pages of the documentation', () => {
       '',
       ...readGuides().map(({ name }) => `/guides/${name}`),
       ...operations.map(({ id }) => `/reference/${id}`),
+      '/calculator',
     ];
     expect([...pages.keys()].sort()).toEqual(places.sort());
     expect([...pages].filter(([, text]) => text === '').map(([place]) => place)).toEqual([]);
@@ -159,6 +160,12 @@ describe('a guide', () => {
     expect(rendered('[x](javascript:alert(1))')).not.toContain('href');
   });
 
+  test('links the calculator where the guide names its path', () => {
+    expect(pages.get('/guides/performance')).toContain(
+      '<a href="/docs/calculator"><code>/docs/calculator</code></a>',
+    );
+  });
+
   test('leads from the path of an operation to its page', () => {
     expect(pages.get('/guides/api')).toContain(
       '<a href="/docs/reference/users.track.bulk"><code>POST /users/track/bulk</code></a>',
@@ -200,6 +207,8 @@ describe('the search', () => {
     ['replay dead letter', '/docs/guides/command-line#penstock-dead-letters-replay'],
     ['subscribtion groups', '/docs/reference/subscription.groups.get'],
     ['product_id', '/docs/reference/users.track'],
+    ['calculator', '/docs/calculator'],
+    ['how many machines do I need', '/docs/calculator'],
   ])('finds %s among guides and reference', async (query, page) => {
     expect((await find(query)).slice(0, 10).join('\n')).toContain(page);
   });

@@ -51,6 +51,7 @@ const places = [
   ...['', '/guides/api', '/guides/settings', '/guides/console', '/guides/reliability'],
   ...['/reference/users.track', '/reference/subscription.status.get', '/reference/scim.users.patch'],
   ...['/search?q=merge', '/search?q=nothing+of+that', '/search'],
+  ...['/calculator', '/calculator?objects_per_second=none', '/calculator?objects_per_second=400000'],
 ];
 
 test('pages and their files come from this server, under a policy that allows no other origin', async () => {
@@ -231,6 +232,22 @@ describe('in a browser without any other network', () => {
     await page.close();
   });
 
+  test('the result of the calculator changes while the user types, by keyboard alone', async () => {
+    const page = await browser.newPage();
+    await page.goto(`${origin}/docs/calculator`);
+    await page.getByLabel('Objects per second').focus();
+    await page.keyboard.press('ControlOrMeta+A');
+    await page.keyboard.type('1000000');
+    await page.getByRole('cell', { name: '44, in 4 shards of 11' }).waitFor();
+    await page.waitForURL(/objects_per_second=1000000&/);
+    await page.keyboard.press('ControlOrMeta+A');
+    await page.keyboard.press('Delete');
+    await page.getByText('enter a whole number from 1 to 10,000,000').waitFor();
+    await page.getByLabel('Queue').selectOption('Postgres');
+    await page.waitForURL(/queue=postgres/);
+    await page.close();
+  });
+
   test('a request is sent with the values of the form, and its answer is shown', async () => {
     const page = await browser.newPage();
     await page.goto(`${origin}/docs/reference/cdi.sync`);
@@ -267,6 +284,10 @@ describe('in a browser without any other network', () => {
       await page.getByText('Python', { exact: true }).click();
       await page.locator('.samples pre', { hasText: 'urllib' }).waitFor();
       expect(await page.getByRole('heading', { name: 'Try it' }).isVisible()).toBe(false);
+      await page.goto(`${origin}/docs/calculator`);
+      await page.getByLabel('Objects per second').fill('100000');
+      await page.keyboard.press('Enter');
+      await page.getByRole('cell', { name: '5', exact: true }).waitFor();
     } finally {
       await plain.close();
     }

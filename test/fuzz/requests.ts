@@ -60,6 +60,7 @@ const PATHS = [
   '/docs/guides/api',
   '/docs/guides/%2e%2e%2fpackage.json',
   '/docs/search?q[]=a&q[b]=c',
+  '/docs/calculator?queue[]=a&objects_per_second[b]=c',
   '/docs/%2e%2e/package.json',
   '/openapi.json',
   '/healthz',

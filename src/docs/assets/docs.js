@@ -1,23 +1,23 @@
-// The pages work without this script. It searches while the reader types, remembers the language of the samples, and sends
+// The pages work without this script. It updates results while the reader types, remembers the language of the samples, and sends
 // sample requests.
 
 const LANGUAGE = 'penstock-language';
 const PAUSE_MS = 150;
 const MAX_SHOWN = 100_000;
 
-/** Updates the results while the reader types in the search field. */
-function searchLive() {
-  const field = document.querySelector('input[name=q]');
+/** Updates the results while the reader types in the search field, or changes a field of the calculator. */
+function updateLive() {
+  const form = document.querySelector('form[data-calculator]') ?? document.querySelector('form[role=search]');
   const results = document.querySelector('[data-results]');
   if (!results) return;
   let timer;
   let last;
-  field.addEventListener('input', () => {
+  form.addEventListener('input', () => {
     clearTimeout(timer);
     timer = setTimeout(async () => {
       last?.abort();
       last = new AbortController();
-      const address = `/docs/search?${new URLSearchParams({ q: field.value })}`;
+      const address = `${form.getAttribute('action')}?${new URLSearchParams(new FormData(form))}`;
       const answer = await fetch(address, { signal: last.signal }).catch(() => undefined);
       if (!answer?.ok) return;
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
@@ -92,7 +92,7 @@ function readable(text) {
 }
 
 document.addEventListener('DOMContentLoaded', () => {
-  searchLive();
+  updateLive();
   keepLanguage();
   offerTrial();
 });
