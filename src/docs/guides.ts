@@ -27,6 +27,7 @@ const guideFiles = {
     ...[
       'docs/command-line.md',
       'docs/metrics.md',
+      'docs/file-formats.md',
       'docs/differences.md',
       'docs/vendor-rules.md',
       'docs/stability.md',

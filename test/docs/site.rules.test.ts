@@ -188,6 +188,7 @@ describe('the search', () => {
     ['move from the vendor', 'migration'],
     ['permission that an API key needs', 'permissions'],
     ['check before production', 'production-checklist'],
+    ['file format of exports', 'file-formats'],
   ])('finds the page of the task "%s" among the first three', async (task, name) => {
     const results = /<ol class="results">(.*)/s.exec(await site.search(task))?.[1] ?? '';
     const first = [...results.matchAll(/href="\/docs\/guides\/([\w-]+)/g)].slice(0, 3);
