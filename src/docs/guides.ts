@@ -33,7 +33,13 @@ const guideFiles = {
       'docs/stability.md',
     ],
   ],
-  Explanation: ['docs/architecture.md', 'docs/reliability.md', 'docs/performance.md'],
+  Explanation: [
+    'docs/architecture.md',
+    'docs/reliability.md',
+    'docs/ordering.md',
+    'docs/fairness.md',
+    'docs/performance.md',
+  ],
 };
 
 export interface Guide {

@@ -189,6 +189,8 @@ describe('the search', () => {
     ['permission that an API key needs', 'permissions'],
     ['check before production', 'production-checklist'],
     ['file format of exports', 'file-formats'],
+    ['order in which objects take effect', 'ordering'],
+    ['noisy workspace', 'fairness'],
   ])('finds the page of the task "%s" among the first three', async (task, name) => {
     const results = /<ol class="results">(.*)/s.exec(await site.search(task))?.[1] ?? '';
     const first = [...results.matchAll(/href="\/docs\/guides\/([\w-]+)/g)].slice(0, 3);
