@@ -157,7 +157,8 @@ export function createConsole<Services extends Pick<ConsoleServices, 'config' | 
   router.use((error: unknown, request: Request, response: Response, next: NextFunction) => {
     const found = sorryOf(error);
     if (!found || response.headersSent) return next(error);
-    if (found.status >= 500) services.log.warn({ err: error }, 'request to the console failed');
+    if (found.status >= 500)
+      services.log.warn({ err: error }, 'request to the console was answered with 503');
     sendErrorPage(request, response, found);
   });
   return router;

@@ -11,7 +11,7 @@ export const rights = {
   /** Download a user's data. */
   export: ['export_user_data'],
   /**
-   * Change and delete users, with the right `users`, and `pii` to set an attribute. Replay and discard dead letters, with
+   * Change and delete users, with the right `users`, and `pii` to set or remove an attribute. Replay and discard dead letters, with
    * the right `delivery`, and `pii` to correct one. Erase deleted users from the log of streams, with the right `syncs`.
    */
   change: ['edit_user_data', 'import_update_user_data'],

@@ -199,9 +199,9 @@ export async function processRun(jobId: string, context: SyncContext, leaving: L
       ms: Math.round(performance.now() - started),
     };
     const unexpected = worked.kind === 'failed' && !(worked.error instanceof SourceError);
-    if (failed) log.error(unexpected ? { ...line, err: worked.error } : line, 'sync');
-    else if (end.message !== undefined) log.warn(line, 'sync');
-    else log.info(line, 'sync');
+    if (failed) log.error(unexpected ? { ...line, err: worked.error } : line, 'sync run failed');
+    else if (end.message !== undefined) log.warn(line, 'sync run finished with problems');
+    else log.info(line, 'sync run finished');
     return true;
   }
 }
