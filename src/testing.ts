@@ -56,7 +56,7 @@ export interface Settled {
 /** Selects requests. An absent member matches each request. */
 export interface RequestMatcher {
   method?: string;
-  /** For example `/users/track`, without the query. */
+  /** Path without the query, for example `/users/track`. */
   path?: string;
   status?: number;
   /** JSON that the body contains: members of objects and elements of arrays. */
@@ -209,7 +209,7 @@ interface Running {
   exited: Promise<unknown>;
   /** Describes how the process has ended and its last output. Undefined while it runs. */
   end(): string | undefined;
-  /** Its last output, for a message. */
+  /** Last output of the process, for a message. */
   output(): string;
 }
 

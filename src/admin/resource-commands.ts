@@ -123,8 +123,8 @@ function run<One extends { id: string }>(resource: Resource<One>, work: Work<One
   return async (text: string | undefined, options: Options) => {
     await withInstallation(async (installation) => {
       const find = async (context: Context) => {
-        const within = naming.isWithin ? await ownerOf(resource, installation, options) : undefined;
-        const given = { text, options: readFields(naming.options ?? {}, options), within };
+        const owner = naming.isWithin ? await ownerOf(resource, installation, options) : undefined;
+        const given = { text, options: readFields(naming.options ?? {}, options), owner };
         const found = await (naming.find?.(context, given) ?? resource.find(context, text ?? '', undefined));
         if (found !== undefined) return found;
         const value = text ?? Object.values(given.options).find((option) => option !== undefined);

@@ -51,7 +51,7 @@ export interface StreamNow {
   lostAt: Date | null;
 }
 
-/** What a process reports about its own work. */
+/** Report of a process about its own work. */
 export interface OwnWork {
   /** Lanes with jobs that have waited for longer than MAX_ENVELOPE_AGE_MS. */
   stuck?: { lane: number; seconds: number }[];

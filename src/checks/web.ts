@@ -13,7 +13,7 @@ const tooMuch = 'Web accepts objects faster than the queue stores them. Check th
 const slowSenders =
   'Too many requests arrive at once, or clients send slowly. Start another web process, or limit the connections in your proxy.';
 
-/** What to do about a load limit, by its name. */
+/** Remedies by the name of the load limit. */
 const remedies: Record<string, string> = {
   queue_depth:
     'Objects arrive faster than they are applied. Start another worker, or find the sender under Workspaces.',

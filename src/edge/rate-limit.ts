@@ -20,7 +20,7 @@ export interface Allowance {
 interface Bucket {
   waiting: ((allowance: Allowance | Error) => void)[];
   running: boolean;
-  /** From the last request, so a changed limit applies from the next take on. */
+  /** Limit of the last request, so that a changed limit applies from the next take on. */
   size: BucketSize;
   /** Tokens after the last take: left in the store, and taken ahead by this process. */
   left: number;

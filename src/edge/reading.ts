@@ -80,7 +80,7 @@ export const SMALL_BODY = 131_072;
 
 /** A request whose body is being read. */
 interface Reader {
-  /** Its response, under Express's name. */
+  /** Response of the request, under Express's name. */
   res?: ServerResponse | undefined;
   /** Set if the rest cannot be read: the error that it was answered with. */
   broken?: ErrorName;

@@ -102,11 +102,11 @@ export class RequestInHand extends IncomingMessage {
   requestId?: string;
   /** Absent if the request is not traced. */
   span?: Span;
-  /** Its response, under Express's name. */
+  /** Response of the request, under Express's name. */
   res?: ServerResponse | undefined;
   /** Set if the rest cannot be read: the error that it was answered with. */
   broken?: ErrorName;
-  /** Its body, if it has one. */
+  /** Body of the request; absent without a body. */
   arriving?: ArrivingBody;
 }
 

@@ -29,7 +29,7 @@ const LOOK_UPS = {
 };
 
 /** Minimum rate of a receiver: 64 KiB in 10 s. A slower one is cut off to free its slot. */
-const SLOWEST: MinimumRate = { bytes: 65_536, within: 10_000 };
+const SLOWEST: MinimumRate = { bytes: 65_536, milliseconds: 10_000 };
 
 /** Reads the settings for links to exported files. */
 export function createDownloadSettings(config: Config): DownloadSettings {

@@ -95,7 +95,7 @@ export function serveTraced(endpoint: Endpoint, exchange: Exchange, services: Ed
 
 /** Runs work in the request's span, so that its log lines contain the span. */
 function inSpanOf<Result>(request: RequestInHand, work: () => Result): Result {
-  return tracing && request.span ? tracing.within(request.span, work) : work();
+  return tracing && request.span ? tracing.withSpan(request.span, work) : work();
 }
 
 /** A request that a stage has refused, and the results of earlier stages. */

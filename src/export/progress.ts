@@ -16,7 +16,7 @@ export interface Wanted {
   workspace: { id: string; name: string };
   /** Null exports all users. */
   segment: { id: string; name: string; definition: Definition } | null;
-  /** For profiles, the names of the fields in their order; otherwise null. */
+  /** Names of the fields of profiles in their order; null for other kinds. */
   fields: string[] | null;
   /**
    * For events and purchases, the range of their times in ISO 8601; `until` is exclusive. Null means that the

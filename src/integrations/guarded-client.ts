@@ -8,13 +8,13 @@ import { type Credentials, type PostgresDefinition, SourceError } from './source
 /** Time limits for a server, in milliseconds. */
 export interface TimeLimits {
   connect: number;
-  /** For statements that return no rows. */
+  /** Limit for statements that return no rows. */
   answer: number;
-  /** For reading in one run: the total time of waiting for the server. */
+  /** Limit for the total time of waiting for the server while one run reads. */
   read: number;
   /** Additional time of reading for each row that was returned. */
   perRow: number;
-  /** For closing the connection. */
+  /** Limit for closing the connection. */
   end: number;
 }
 

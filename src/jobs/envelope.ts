@@ -117,7 +117,7 @@ export interface AcceptedPurchase extends AcceptedBase {
   product_id: string;
   /** ISO 4217, upper-case. */
   currency: string;
-  /** In the currency's base unit (dollars, not cents); negative for a refund. */
+  /** Amount in the currency's base unit (dollars, not cents); negative for a refund. */
   price: number;
   /** 1 to 100. */
   quantity: number;

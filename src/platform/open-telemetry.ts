@@ -90,7 +90,7 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
   let lasting = 0;
 
   /** Sets the active span for the synchronous part of the work. */
-  function within<Result>(span: Span | undefined, work: () => Result): Result {
+  function withSpan<Result>(span: Span | undefined, work: () => Result): Result {
     const before = current;
     current = span;
     try {
@@ -124,7 +124,7 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
      * Runs work as part of a span, up to its first `await`. Code after that must keep the span itself. It has
      * no cost for the hot path, which uses it.
      */
-    within,
+    withSpan,
 
     /**
      * Runs work as part of a span until the response closes. Up to Node 22 every promise of the process is
@@ -151,7 +151,7 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
     /** Returns a function that runs as part of the span that is active now. */
     bind<Given extends unknown[]>(work: (...given: Given) => void): (...given: Given) => void {
       const span = active();
-      return (...given) => within(span, () => work(...given));
+      return (...given) => withSpan(span, () => work(...given));
     },
 
     /** Returns the ids of the active span in the form of the log lines. */

@@ -21,11 +21,11 @@ const CHECK_INTERVAL = 1000;
 /** Minimum bytes that a receiver must read within a number of milliseconds. */
 export interface MinimumRate {
   bytes: number;
-  within: number;
+  milliseconds: number;
 }
 
 /** Closes a connection whose receiver reads no byte for 30 s. */
-const PROGRESS: MinimumRate = { bytes: 1, within: 30_000 };
+const PROGRESS: MinimumRate = { bytes: 1, milliseconds: 30_000 };
 
 interface Connection {
   /** The response that is being created or sent. */
@@ -197,7 +197,7 @@ export class ResponseOrder {
       if (connection.since === 0 || taken - connection.taken >= rate.bytes) {
         connection.taken = taken;
         connection.since = now;
-      } else if (now - connection.since >= rate.within) socket.destroy();
+      } else if (now - connection.since >= rate.milliseconds) socket.destroy();
     }
   }
 }

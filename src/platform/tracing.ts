@@ -95,7 +95,7 @@ export function traceRequests<Request extends IncomingMessage>(
     }
     const work = () => handle(request, response);
     if (throughout) traceThroughout(span, response, work);
-    else sdk.within(span, work);
+    else sdk.withSpan(span, work);
   };
 }
 
@@ -111,7 +111,7 @@ export function traceThroughout<Result>(
   work: () => Result,
 ): Result {
   if (!tracing || !span) return work();
-  return span.isRecording() ? tracing.throughout(span, response, work) : tracing.within(span, work);
+  return span.isRecording() ? tracing.throughout(span, response, work) : tracing.withSpan(span, work);
 }
 
 function nameRoute(span: Span, method: string, route: string): void {
@@ -145,7 +145,7 @@ export async function inSpan<Result>(
   work: () => Promise<Result>,
 ): Promise<Result> {
   try {
-    return await sdk.within(span, work);
+    return await sdk.withSpan(span, work);
   } catch (error) {
     sdk.failSpan(span, kindOf(error));
     throw error;

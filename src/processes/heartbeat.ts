@@ -112,7 +112,10 @@ export function startHeartbeat(
       ...{ refused: now.refused, refusedPerSecond, marks: pulse.marks?.() ?? null },
     };
     const sentAt = Date.now();
-    const theirs = await withTimeout(PATIENCE_MS, beatProcess(pool, self, { ...figures, told: lastCounts }));
+    const theirs = await withTimeout(
+      PATIENCE_MS,
+      beatProcess(pool, self, { ...figures, previous: lastCounts }),
+    );
     lastCounts = { objects: now.objects, refused: now.refused };
     skew = { milliseconds: skewOf(theirs, { sentAt, receivedAt: Date.now() }), at: performance.now() };
     refused = undefined;

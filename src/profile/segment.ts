@@ -59,7 +59,7 @@ export class InvalidDefinition extends Error {}
 /** Maximum length of a definition as JSON text, in characters, on the command line and in the console. */
 export const MAX_DEFINITION_CHARACTERS = 1_048_576;
 
-/** These limits bound the cost of evaluating a user. */
+/** Limits that bound the cost of evaluating a user. */
 const MAX_FILTERS = 50;
 const MAX_DEPTH = 5;
 const MAX_VALUES = 500;

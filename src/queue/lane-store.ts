@@ -39,7 +39,7 @@ export interface LeasedEnvelope {
   stalled: number;
 }
 
-/** What becomes of the envelope that was handed out: it leaves its lane, or goes back to the head of the lane. */
+/** Fate of the leased envelope: it leaves its lane, or goes back to the head of the lane. */
 export type LeaseEnd = 'finish' | 'giveBack';
 
 /** Handles the envelope of a lease. It must not throw: the envelope would be set aside as failed. */

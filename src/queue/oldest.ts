@@ -93,9 +93,9 @@ export function watchOldest(
     if (found?.status !== 'fulfilled' || !found.value) return [one];
     const now = performance.now();
     if (now - one.foundAt > maxAgeMs) return [one];
-    const within = await oldestWithinShare(store, one.lane, found.value).catch(() => undefined);
-    if (!within || within.age <= maxAgeMs) return [];
-    return [{ ...one, envelope: within.id, addedAt: now - within.age }];
+    const waiting = await oldestWithinShare(store, one.lane, found.value).catch(() => undefined);
+    if (!waiting || waiting.age <= maxAgeMs) return [];
+    return [{ ...one, envelope: waiting.id, addedAt: now - waiting.age }];
   }
 
   function warn(): void {

@@ -34,9 +34,9 @@ export function traceFlush<Added>(entries: LaneEntry[], add: () => Promise<Added
   const { links, requests } = tracedRequests(entries.map(({ envelope }) => envelope));
   const [parent, ...others] = links;
   // The add runs outside of any span, because the request that started this flush may not be in it.
-  if (parent === undefined) return sdk.within(undefined, add);
+  if (parent === undefined) return sdk.withSpan(undefined, add);
   const span = sdk.begin('send lanes', { kind: 'PRODUCER', parent, links: others });
-  if (!span.isRecording()) return sdk.within(undefined, add);
+  if (!span.isRecording()) return sdk.withSpan(undefined, add);
   span.setAttributes({
     ...system,
     ...destination(entries.map(({ lane }) => lane)),
@@ -73,7 +73,7 @@ export async function traceTransaction<Result>(
   const { links, requests } = tracedRequests(envelopes);
   const span = sdk.begin('process lanes', { kind: 'CONSUMER', links });
   const ids = sdk.idsOf(span);
-  if (!span.isRecording()) return { result: await sdk.within(span, transact), ids };
+  if (!span.isRecording()) return { result: await sdk.withSpan(span, transact), ids };
   span.setAttributes({
     ...system,
     ...destination(deliveries.map(({ lane }) => lane)),

@@ -127,7 +127,7 @@ export class FlushTurns<Item extends InLine> {
 export interface WaitingRequest extends InLine, Partial<Omit<Packable, 'bytes' | 'apart' | 'alone'>> {
   /** The packed envelopes; if absent, `request` and `objects` are set. */
   entries?: LaneEntry[];
-  /** Its response waits until the objects have taken effect. */
+  /** Whether the response waits until the objects have taken effect. */
   isAwaited?: boolean;
   resolve(entries: LaneEntry[]): void;
   reject(error: Error): void;

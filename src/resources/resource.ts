@@ -126,7 +126,7 @@ export interface Naming<One> {
   /** Finds the resource; absent for a lookup by id. */
   find?(
     context: Context,
-    given: { text: string | undefined; options: Record<string, unknown>; within: Owner | undefined },
+    given: { text: string | undefined; options: Record<string, unknown>; owner: Owner | undefined },
   ): Promise<One | undefined>;
 }
 

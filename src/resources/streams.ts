@@ -212,8 +212,8 @@ export const streams = describeResource<DestinationRow>({
     argument: '<stream>',
     help: 'its name or id',
     isWithin: true,
-    async find(context, { text: nameOrId, within }) {
-      const found = await all(context, within!.id);
+    async find(context, { text: nameOrId, owner }) {
+      const found = await all(context, owner!.id);
       return found.find((one) => one.name === nameOrId) ?? found.find(({ id }) => id === nameOrId);
     },
   },

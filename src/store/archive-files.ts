@@ -10,7 +10,7 @@ export type ArchiveState = 'archiving' | 'verified' | 'removed' | 'restored' | '
 export interface ArchivedMonth {
   workspaceId: string;
   kind: ActivityTable;
-  /** For example `2026-01`, by the time of acceptance in UTC. */
+  /** Month of acceptance in UTC, for example `2026-01`. */
   month: string;
 }
 

@@ -60,7 +60,7 @@ export async function readPartitionSizes(pool: Pick<Pool, 'query'>, limit: numbe
 export interface Partition {
   name: string;
   kind: ActivityTable;
-  /** For example `2026-01`. */
+  /** Month, for example `2026-01`. */
   month: string;
   /** Whether the partition was detached and not dropped yet. */
   isDetached: boolean;

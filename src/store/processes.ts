@@ -114,16 +114,13 @@ type PreviousCounts = Pick<Figures, 'objects' | 'refused'>;
 /**
  * Records a heartbeat of the process. The first one registers it.
  *
- * @param told counts of the previous heartbeat; absent for the first heartbeat
+ * @param previous counts of the previous heartbeat; absent for the first heartbeat
  * @returns the store's clock in epoch milliseconds
  */
 export async function beatProcess(
   pool: Pool,
   { id, name, host, pid, version }: FleetProcess,
-  {
-    told: previous = { objects: 0, refused: 0 },
-    ...figures
-  }: Figures & { told?: PreviousCounts | undefined },
+  { previous = { objects: 0, refused: 0 }, ...figures }: Figures & { previous?: PreviousCounts | undefined },
 ): Promise<number> {
   const { address, lanes, missing, objects, objectsPerSecond, residentBytes, loopBusy } = figures;
   const { refused, refusedPerSecond, marks, held } = figures;

@@ -248,7 +248,7 @@ async function visitEverything(): Promise<void> {
   await act(`/users/${toServiceId(person)}?${within}`, subscription);
   // Commands look up a key by its identifier.
   const context = { database, config: installation.config, actor: tester };
-  const named = { text: undefined, options: { identifier: made.identifier }, within: undefined };
+  const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };
   await keys.naming.find!(context, named);
   await post(operator, '/companies', { name: 'Another company' });
   const [sees] = await query("select id from permission_sets where name = 'Sees'");

@@ -131,7 +131,7 @@ describe('a receiver that does not read', () => {
 
   test('is cut off after 10 s if 64 KiB are required in that time', async () => {
     const port = await serve((_, response) => {
-      responses.order.requireRate(response, { bytes: 65_536, within: 10_000 });
+      responses.order.requireRate(response, { bytes: 65_536, milliseconds: 10_000 });
       response.end(LARGE);
     });
     const stalled = await open(port, get('/'));

@@ -106,7 +106,12 @@ test('a process that was removed after hours of silence is counted once when it 
   await pool.query("update processes set seen_at = now() - interval '2 hours' where id = $1", [one.id]);
   await forgetProcesses(pool);
   expect((await readFleetCounters(pool, 1)).accepted).toBe(before + 40);
-  await beatProcess(pool, web, { ...figures, objects: 42, refused: 3, told: { objects: 40, refused: 3 } });
+  await beatProcess(pool, web, {
+    ...figures,
+    objects: 42,
+    refused: 3,
+    previous: { objects: 40, refused: 3 },
+  });
   expect((await readFleetCounters(pool, 1)).accepted).toBe(before + 42);
   await pool.query('delete from processes where id = $1', [one.id]);
 });

@@ -53,7 +53,7 @@ export function permissionsPage(): string {
   const console = (Object.keys(meanings) as (keyof typeof meanings)[]).map(
     (right) => `| ${meanings[right]} | ${code(rights[right])} |`,
   );
-  const together = combined.map(
+  const rows = combined.map(
     ({ meaning, needs }) =>
       `| ${meaning} | ${needs.map((right) => rights[right].map((name) => `\`${name}\``).join(' or ')).join(', and ')} |`,
   );
@@ -86,7 +86,7 @@ them. The company permissions \`admin\` and \`manage_company_settings\` include 
 | The account can | With one of |
 | --- | --- |
 ${console.join('\n')}
-${together.join('\n')}
+${rows.join('\n')}
 
 SCIM accepts further permissions of the vendor's protocol. They open no page of the console.
 `;

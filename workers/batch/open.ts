@@ -39,7 +39,7 @@ export interface Delivery {
   envelope: Envelope;
   /** Whether a process died in this lane recently, so that attempts at the envelope are recorded (attempts.ts). */
   isWatched?: boolean;
-  /** On a distributed Postgres: the workspace whose objects are applied, and the envelope's id (shares.ts). */
+  /** Workspace whose objects are applied, and the envelope's id (shares.ts); only on a distributed Postgres. */
   share?: { workspaceId: string; of: string };
   /** Workspaces whose objects are applied now; all by default. Objects of other workspaces stay in the lane. */
   only?: ReadonlySet<string>;

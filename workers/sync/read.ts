@@ -135,7 +135,7 @@ export async function readOn(
         if (fresh.length === 0) continue;
         const making = { ...context.making, run, caller: await rules.caller() };
         const make = () => buildChunk(fresh, position, making);
-        const made = tracing ? tracing.within(span, make) : make();
+        const made = tracing ? tracing.withSpan(span, make) : make();
         position = made.position;
         return made.chunk;
       }

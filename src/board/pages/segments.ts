@@ -267,16 +267,16 @@ function tableOf(exports: ShownExport[], workspace: string): Html {
 
 function stateOf({ state, lastError }: ShownExport): Html {
   if (state === 'failed') return badge('failed', 'bad');
-  if (state === 'ready') return badge('whole', 'good');
-  return lastError === null ? badge('being written') : badge('tried again', 'warn');
+  if (state === 'ready') return badge('complete', 'good');
+  return lastError === null ? badge('being written') : badge('retrying', 'warn');
 }
 
 /** Renders only the host of the callback URL, because the rest may contain credentials. */
 function callbackOf({ callback, toldAt, state, lastError }: ShownExport): Part {
   if (callback === null) return html`<span class="faint">none</span>`;
   const { host } = new URL(callback);
-  if (toldAt) return html`${host}, told ${moment(toldAt)}`;
-  if (state === 'failed') return html`${host}, not told`;
+  if (toldAt) return html`${host}, called ${moment(toldAt)}`;
+  if (state === 'failed') return html`${host}, not called`;
   return state === 'ready' && lastError !== null ? html`${host}, ${badge('not reached', 'warn')}` : host;
 }
 

@@ -89,9 +89,9 @@ export interface InputFile {
    * a pattern.
    */
   path: string;
-  /** For a piece of a CSV file, the number of records before it, without the header. */
+  /** Number of records before a piece of a CSV file, without the header. */
   recordsBefore?: number;
-  /** For a file with a quote that is never closed, the offset of that quote. */
+  /** Offset of a quote that is never closed; absent if the file has none. */
   openQuote?: number;
 }
 
