@@ -179,7 +179,7 @@ export const errors = {
   },
   draftPreferenceCenter: {
     status: 400,
-    message: 'The preference center is a draft, which no link opens',
+    message: 'The preference center is a draft. Set its state to active before creating links.',
     code: 'draft_preference_center',
     meaning: 'The preference center is a draft.',
     remedy: 'Set its `state` to `active` first.',
@@ -310,10 +310,10 @@ export const errors = {
   },
   unknownDownload: {
     status: 404,
-    message: 'No export has this link',
+    message: 'Export not found. Check the URL, or request a new export.',
     code: 'unknown_download',
     meaning: 'No export has this link.',
-    remedy: 'Check the link, or ask for another export.',
+    remedy: 'Check the link, or request a new export.',
   },
   exportNotReady: {
     status: 404,
@@ -353,17 +353,17 @@ export const errors = {
   scimUserExists: { status: 409, message: 'User already exists in the database.' },
   exportFailed: {
     status: 410,
-    message: 'The export has failed: ask for another',
+    message: 'The export failed. Request a new one.',
     code: 'export_failed',
-    meaning: 'The export has failed.',
-    remedy: 'Ask for another export.',
+    meaning: 'The export failed.',
+    remedy: 'Request a new export.',
   },
   downloadExpired: {
     status: 410,
-    message: 'The link is no longer valid: ask for another export',
+    message: 'The link has expired. Request a new export.',
     code: 'download_expired',
     meaning: 'The link has expired.',
-    remedy: 'Ask for another export.',
+    remedy: 'Request a new export.',
   },
   scimVersionChanged: { status: 412, message: 'The account has another version than If-Match names.' },
   bodyTooLarge: {
@@ -382,10 +382,11 @@ export const errors = {
   },
   idempotencyKeyReused: {
     status: 422,
-    message: 'This Idempotency-Key came with another request within the last 24 hours',
+    message:
+      'This Idempotency-Key was used for a different request in the last 24 hours. Use a new key, or send the original request again.',
     code: 'idempotency_key_reused',
-    meaning: 'The same `Idempotency-Key` came with another request within 24 hours.',
-    remedy: 'Use a new key for a new request.',
+    meaning: 'The same `Idempotency-Key` was used for a different request in the last 24 hours.',
+    remedy: 'Use a new key, or send the original request again.',
   },
   exportRunning: {
     status: 429,

@@ -107,7 +107,7 @@ describe('without a bucket', () => {
     for (const token of [forged, ofOther, 'nonsense', body.url.split('/').at(-1).slice(1)])
       expect(await messageOf(await download(config, `http://x/exports/${token}`))).toEqual([
         404,
-        'No export has this link',
+        'Export not found. Check the URL, or request a new export.',
       ]);
     const [done] = await shown();
     expect(Math.round((done!.expiresAt!.getTime() - done!.endedAt!.getTime()) / 60_000)).toBe(240);

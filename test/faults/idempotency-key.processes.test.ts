@@ -7,7 +7,8 @@ import { liftLimits } from '../setup/examples.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { ask, askAtOnce, effectsOn, newKey, ONCE, saidBy, tracked } from './idempotency-scene.ts';
 
-const REUSED = 'This Idempotency-Key came with another request within the last 24 hours';
+const REUSED =
+  'This Idempotency-Key was used for a different request in the last 24 hours. Use a new key, or send the original request again.';
 
 describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue in %s', (backend) => {
   let fleet: Fleet;

@@ -208,7 +208,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       const draft = await created({ name: 'draft', state: 'draft' });
       expectRefusal(
         await link(draft, 'silent'),
-        'The preference center is a draft, which no link opens',
+        'The preference center is a draft. Set its state to active before creating links.',
         'draftPreferenceCenter',
       );
     });

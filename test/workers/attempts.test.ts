@@ -102,8 +102,8 @@ test('a watched envelope that ended no process is applied as a whole', async () 
   expect(await applied(delivery)).toEqual({ setAside: 0, transactions: 1 });
   await endedDuring(suspect);
   // One transaction for the other envelope, and one per object of the suspect.
-  const beside = watched([event('eve'), event('fay')]);
-  expect(await applied(suspect, beside)).toEqual({ setAside: 0, transactions: 3 });
+  const other = watched([event('eve'), event('fay')]);
+  expect(await applied(suspect, other)).toEqual({ setAside: 0, transactions: 3 });
 });
 
 test('attempts at an unwatched envelope are not recorded or read', async () => {

@@ -105,7 +105,7 @@ function results(viewer: Viewer, { found, text, several, names }: Results): Part
   if (found.length === 0)
     return empty(
       `No user found for “${text.slice(0, 80)}”`,
-      'Case counts in external ids and aliases. An alias may be written as label:name. Whoever was just sent may still wait in a lane: the first page says how much does.',
+      'Case counts in external ids and aliases. An alias may be written as label:name. A user who was just sent may still wait in the queue. The first page shows how many jobs wait.',
     );
   const rows = found.map((user) => {
     const pii = viewer.can('pii', user.workspaceId);

@@ -80,8 +80,8 @@ function createProblems(text: string) {
       const line = lineOf(path);
       return `${path.join('.') || 'seed'}${line === undefined ? '' : ` (line ${line})`}: ${rule}`;
     },
-    ofSchema(error: ErrorObject, within: Path = []): string {
-      const path = [...within, ...pathOf(error)];
+    ofSchema(error: ErrorObject, above: Path = []): string {
+      const path = [...above, ...pathOf(error)];
       if (error.keyword === 'additionalProperties')
         return this.at([...path, error.params.additionalProperty as string], 'unknown member');
       return this.at(path, describeError(error).error);
