@@ -1,6 +1,7 @@
+import { type Comparison, seedComparison, startComparison } from './comparison.ts';
 import type { Contender } from './contender.ts';
 import type { Environment } from './environment.ts';
-import { seedNaive, startNaive } from './naive/start.ts';
+import { generateNaiveClient } from './naive/client.ts';
 import { startOurs } from './ours.ts';
 import { seedUsers } from './seed.ts';
 import type { Size } from './size.ts';
@@ -8,7 +9,7 @@ import { addTenants, type Tenants } from './tenants.ts';
 import { createTurns } from './turns.ts';
 import { warmUp } from './warm-up.ts';
 
-/** Redis databases. The queue of the naive pipeline has another name and uses the database of `ours`. */
+/** Redis databases. The queues of the other pipelines have other names and use the database of `ours`. */
 const OURS = 0;
 const TWO_WORKERS = 1;
 const TWO_LANES = 2;
@@ -29,6 +30,8 @@ export interface Fleets {
   /** One `web` and one `worker` on Redis. */
   ours(): Promise<Contender>;
   naive(): Promise<Contender>;
+  /** Pipeline with a job per request and one statement per job, with the rows of tools/bench/request-jobs. */
+  requestJobs(rows: 'few' | 'all'): Promise<Contender>;
   /** `ours` with the queue in Postgres. */
   embedded(): Promise<Contender>;
   /** `ours` with a second `worker`. */
@@ -77,6 +80,20 @@ export function createFleets(environment: Environment, overrides: Settings, size
     await warmUp(contender, environment, size, Number.POSITIVE_INFINITY);
     return contender;
   };
+  const compared = async (comparison: Comparison, maxObjects: number) => {
+    const contender = await startComparison(environment, comparison);
+    await seedComparison(contender.databaseUrl, size.users);
+    await warmUp(contender, environment, size, maxObjects);
+    return contender;
+  };
+  const jobsWith = (rows: 'few' | 'all') =>
+    once(() =>
+      compared(
+        { name: `request_jobs_${rows}`, folder: 'request-jobs', env: { ROWS: rows } },
+        Number.POSITIVE_INFINITY,
+      ),
+    );
+  const requestJobs = { few: jobsWith('few'), all: jobsWith('all') };
   const scratches = new Map<string, () => Promise<Contender>>();
   const scratch = (name: string) => {
     let start = scratches.get(name);
@@ -141,11 +158,10 @@ export function createFleets(environment: Environment, overrides: Settings, size
     ),
     fourLanes: (workers) => fourLanes[workers - 1]!(),
     naive: once(async () => {
-      const naive = await startNaive(environment);
-      await seedNaive(naive.databaseUrl, size.users);
-      await warmUp(naive, environment, size, 500);
-      return naive;
+      generateNaiveClient();
+      return compared({ name: 'naive', folder: 'naive' }, 500);
     }),
+    requestJobs: (rows) => requestJobs[rows](),
     async stop() {
       turns.end();
       for (const fleet of started.toReversed()) await fleet.then((contender) => contender.stop());

@@ -2,6 +2,9 @@
 export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['ours-75', 'naive-75'],
   ['ours-1', 'naive-1'],
+  ['ours-75', 'request-jobs-75'],
+  ['ours-75', 'request-jobs-sums-75'],
+  ['ours-1', 'request-jobs-1'],
   ['ours-75', 'copy'],
   ['ours-1', 'bare-http'],
   ['backlog', 'ours-75'],

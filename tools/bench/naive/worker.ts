@@ -2,17 +2,17 @@
  * The worker of the naive pipeline, for comparison: fifty concurrent jobs, each with an upsert and a create.
  */
 import { type Job, Worker } from 'bullmq';
+import { comparisonSettings, type TrackObject } from '../comparison-web.ts';
 import { openNaiveClient } from './client.ts';
-import { type NaiveJob, naiveSettings, QUEUE } from './contract.ts';
 
 const CONCURRENCY = 50;
 /** More connections made it slower on 2 cores. */
 const CONNECTIONS = 20;
 
-const settings = naiveSettings();
+const settings = comparisonSettings();
 const prisma = openNaiveClient(settings.databaseUrl, CONNECTIONS);
 
-async function apply({ data: { kind, userId, object } }: Job<NaiveJob>): Promise<void> {
+async function apply({ data: { kind, userId, object } }: Job<TrackObject>): Promise<void> {
   if (kind === 'attributes') {
     const { external_id: _id, user_alias: _alias, ...attributes } = object;
     await prisma.profile.upsert({
@@ -39,4 +39,7 @@ async function apply({ data: { kind, userId, object } }: Job<NaiveJob>): Promise
   await prisma.purchase.create({ data: { ...common, productId, currency, price, quantity } });
 }
 
-new Worker<NaiveJob>(QUEUE, apply, { connection: { url: settings.redisUrl }, concurrency: CONCURRENCY });
+new Worker<TrackObject>(settings.queue, apply, {
+  connection: { url: settings.redisUrl },
+  concurrency: CONCURRENCY,
+});

@@ -6,7 +6,7 @@ import { measurePipeline, type Shape } from '../pipeline.ts';
 import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, type Size } from '../size.ts';
 import { measureCopy } from './copy.ts';
 
-/** Measures the complete pipelines from HTTP to Postgres, Penstock and naive, and COPY. */
+/** Measures the complete pipelines from HTTP to Postgres, Penstock and other pipelines, and COPY. */
 export function pipelineRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   const of = async (fleet: Promise<Contender>, shape: Partial<Shape> & { objects: number }) =>
     measurePipeline(await fleet, environment, {
@@ -48,6 +48,16 @@ export function pipelineRows(fleets: Fleets, environment: Environment, size: Siz
       measure: () => of(fleets.embedded(), { objects: 75 }),
     },
     {
+      name: 'request-jobs-75',
+      what: 'one job per request and one statement per job, without order, sums or protection from repeats: objects/s',
+      measure: () => of(fleets.requestJobs('few'), { objects: 75 }),
+    },
+    {
+      name: 'request-jobs-sums-75',
+      what: 'the same, with the rows that Penstock keeps, without order per user or dead letters: objects/s',
+      measure: () => of(fleets.requestJobs('all'), { objects: 75 }),
+    },
+    {
       name: 'naive-75',
       what: 'naive pipeline, 75 mixed objects per request: objects/s applied',
       measure: () => of(fleets.naive(), { objects: 75, maxRequests: size.naiveRequestsOf75 }),
@@ -61,6 +71,11 @@ export function pipelineRows(fleets: Fleets, environment: Environment, size: Siz
       name: 'embedded-1',
       what: 'the same, with the queue in Postgres and one lane',
       measure: () => of(fleets.embedded(), { objects: 1 }),
+    },
+    {
+      name: 'request-jobs-1',
+      what: 'one job per request and one statement per job, one object per request: requests/s',
+      measure: () => of(fleets.requestJobs('few'), { objects: 1 }),
     },
     {
       name: 'naive-1',
