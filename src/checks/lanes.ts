@@ -222,12 +222,12 @@ export const laneChecks: readonly Check[] = [
     },
     alert: {
       name: 'PenstockLaneStuck',
-      expr: `max by (lane) (penstock_queue_oldest_seconds) > ${STUCK.seconds}`,
-      summary: `{{ $labels.lane }}: the oldest job has waited for {{ $value | humanizeDuration }} (threshold ${STUCK.seconds}s)`,
+      expr: `max by (lane) (penstock_queue_stuck_seconds) > ${STUCK.seconds}`,
+      summary: `{{ $labels.lane }}: a job has waited for {{ $value | humanizeDuration }} (threshold ${STUCK.seconds}s)`,
       meaning:
-        'The oldest job of a lane has waited for more than 30 s. A **lane** is an ordered queue of jobs.',
+        'A job of a lane has waited for more than 30 s, and the lane does not move. A **lane** is an ordered queue of jobs. The long backlog of one workspace does not fire this alert while the lane moves, because other workspaces take turns with it.',
       diagnose: [
-        '1. Read `/readyz` of a worker. `stuck` names the job. Without `stuck`, the lane moves: one workspace has a long backlog. `unreadable` instead of `stuck` means that the job was written by a [later release](upgrade.md#envelopes).',
+        '1. Read `/readyz` of a worker. `stuck` names the job. `unreadable` instead of `stuck` means that the job was written by a [later release](upgrade.md#envelopes).',
         "2. Search the worker's log for `not applied yet` with its reason.",
         "3. In Postgres, run `select pid, query, pg_blocking_pids(pid) as holders from pg_stat_activity where wait_event_type = 'Lock'`. It lists the sessions that wait for a lock, and the sessions that hold it.",
         '4. For each holder, run `select usename, client_addr, application_name, state, xact_start, query from pg_stat_activity where pid = <holder>`. It names the program that holds the lock.',
@@ -236,7 +236,6 @@ export const laneChecks: readonly Check[] = [
       fix: [
         '- If another program holds the lock, end its transaction: commit it, roll it back, or run `select pg_terminate_backend(<holder>)`, which rolls it back. The lane then continues by itself.',
         '- If one object fails, wait: it becomes a dead letter, and the lane continues.',
-        '- If one workspace has a long backlog, the others need no action, because workspaces take turns. Workers shorten the backlog by themselves; if it grows, ask the sender to send less.',
         '- If many lanes wait because there is too much work, start more workers, up to `LANES` times `SHARDS`. One worker at a time works on a lane, so more workers do not help a single lane that a lock or an object blocks.',
         '- If an object ends workers, wait: after four such ends it is [set aside](operations.md#a-job-that-ends-its-process), and the lane continues. Jobs of `sync` are set aside after two.',
         '- If the job is unreadable, finish the upgrade.',

@@ -6,6 +6,7 @@ import type { Dependency } from '../checks/readings.ts';
 import type { Config } from '../platform/config.ts';
 import { packageVersion } from '../platform/files.ts';
 import { tracing } from '../platform/tracing.ts';
+import type { LaneAge } from '../queue/oldest.ts';
 import type { ProcessName } from '../store/processes.ts';
 
 /** Gauges of prom-client whose names end like those of counters. */
@@ -75,10 +76,7 @@ export function addSpanMetric(
 }
 
 /** Adds gauges with the age of the oldest envelope, by lane and by shard. They have no values while the ages are unknown. */
-export function addOldestMetric(
-  registry: Registry,
-  ages: () => { lane: string; shard: number; seconds: number }[] | undefined,
-): void {
+export function addOldestMetric(registry: Registry, ages: () => LaneAge[] | undefined): void {
   new Gauge({
     name: 'penstock_queue_oldest_seconds',
     help: 'Age in seconds of the oldest job that waits or is being applied, by lane; absent while unknown.',
@@ -87,6 +85,16 @@ export function addOldestMetric(
     collect() {
       this.reset();
       for (const { lane, seconds } of ages() ?? []) this.set({ lane }, seconds);
+    },
+  });
+  new Gauge({
+    name: 'penstock_queue_stuck_seconds',
+    help: 'Age in seconds of the job that makes a lane stuck, by lane; 0 if the lane moves, also while one workspace has a long backlog in it.',
+    labelNames: ['lane'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { lane, stuckSeconds } of ages() ?? []) this.set({ lane }, stuckSeconds);
     },
   });
   new Gauge({

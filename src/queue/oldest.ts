@@ -20,6 +20,14 @@ export interface OldEnvelope {
   seconds: number;
 }
 
+/** Ages in seconds of envelopes of a lane; see `ages` of `watchOldest`. */
+export interface LaneAge {
+  lane: string;
+  shard: number;
+  seconds: number;
+  stuckSeconds: number;
+}
+
 export interface WatchOldestOptions {
   lanes: number;
   maxAgeMs: number;
@@ -128,15 +136,16 @@ export function watchOldest(
     /** The oldest envelopes that exceed `maxAgeMs`. */
     tooOld,
     /**
-     * Seconds by lane, with the shard of the lane; 0 if the lane is empty. Returns undefined if the queue has not
-     * answered recently.
+     * Returns the age in seconds of the oldest envelope of each lane, 0 if the lane is empty, and of the envelope that
+     * makes the lane stuck, 0 if it is not. Returns undefined if the queue has not answered recently.
      */
-    ages: () => {
+    ages: (): LaneAge[] | undefined => {
       if (performance.now() - seenAt > FRESH_MS) return undefined;
       const found = new Map(aged(oldest).map(({ lane, seconds }) => [lane, seconds]));
+      const late = new Map(tooOld().map(({ lane, seconds }) => [lane, seconds]));
       return everyLane(lanes).map((lane) => ({
         ...{ lane: laneName(lane), shard: shardOfLane(store.layout, lane) },
-        seconds: found.get(lane) ?? 0,
+        ...{ seconds: found.get(lane) ?? 0, stuckSeconds: late.get(lane) ?? 0 },
       }));
     },
     /** Seconds for which the fleet has stood still; 0 if jobs are being taken or standstill detection is off. */

@@ -52,6 +52,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
       },
       { what: 'an old backlog' },
     );
+    expect(oldest.ages()![LANE]).toMatchObject({ stuckSeconds: 0 });
     const waits = await add(quiet);
     await waitUntil(
       async () => {
@@ -60,7 +61,9 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
       },
       { what: 'the envelope behind the backlog' },
     );
-    expect(oldest.tooOld()).toMatchObject([{ lane: LANE, envelope: waits }]);
+    const [stuck] = oldest.tooOld();
+    expect(stuck).toMatchObject({ lane: LANE, envelope: waits });
+    expect(oldest.ages()![LANE]).toMatchObject({ stuckSeconds: stuck!.seconds });
     await queues[LANE]!.remove(waits);
     await apply();
     expect(await look()).toEqual([]);
