@@ -165,14 +165,14 @@ export const errors = {
   },
   nameTaken: {
     status: 400,
-    message: 'A preference center with this name exists already',
+    message: 'A preference center with this name already exists',
     code: 'name_taken',
     meaning: 'Another preference center of the workspace has this name.',
     remedy: 'Choose another name.',
   },
   tooManyPreferenceCenters: {
     status: 400,
-    message: 'A workspace may have at most 1,000 preference centers: change one of those that are there',
+    message: 'A workspace may have at most 1,000 preference centers. Change an existing one.',
     code: 'too_many_preference_centers',
     meaning: 'The workspace has 1,000 preference centers, which is the limit.',
     remedy: 'Change an existing preference center.',
@@ -365,7 +365,11 @@ export const errors = {
     meaning: 'The link has expired.',
     remedy: 'Request a new export.',
   },
-  scimVersionChanged: { status: 412, message: 'The account has another version than If-Match names.' },
+  scimVersionChanged: {
+    status: 412,
+    message:
+      'The account was changed: its version differs from the If-Match header. Read it again, then send the change with the new version.',
+  },
   bodyTooLarge: {
     status: 413,
     message: 'Request Entity Too Large',

@@ -101,7 +101,7 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
       );
       expect(answers.filter(({ status }) => status === 201)).toHaveLength(1);
       for (const answer of answers.filter(({ status }) => status !== 201)) {
-        expectRefusal(answer, 'A preference center with this name exists already: wanted', 'nameTaken');
+        expectRefusal(answer, 'A preference center with this name already exists: wanted', 'nameTaken');
       }
       const other = await centers.scene.otherWorkspace();
       expect(await api('POST', base, { name: 'wanted', ...htmls }, other.key)).toMatchObject({

@@ -82,7 +82,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       expectRefusal(await save({}), "'name' is required");
       expectRefusal(await save({ name: 'two words' }), /^'name' is not valid/);
       await created({ name: 'wanted' });
-      expectRefusal(await save({ name: 'wanted' }), /exists already: wanted$/, 'nameTaken');
+      expectRefusal(await save({ name: 'wanted' }), /already exists: wanted$/, 'nameTaken');
       const answers = await Promise.all(Array.from({ length: 6 }, () => save({ name: 'own-id' })));
       expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 200, 200, 200, 201]);
       for (const { body } of answers) expect(body.preference_center_api_id).toBe(id);
