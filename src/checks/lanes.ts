@@ -336,7 +336,7 @@ export const laneChecks: readonly Check[] = [
         '2. If the queue does not grow, compare two metrics. `penstock_worker_apply_seconds` is high if transactions are slow: slow disks, a distant network, or large users. `penstock_worker_fence_wait_seconds` is high if lanes wait for each other.',
       ],
       fix: [
-        '- Start more workers, or use a faster Postgres.',
+        '- With the queue in Redis and fewer workers than lanes, start more workers. Otherwise use a faster Postgres.',
         '- If many rows are dead (`penstock_table_rows`), let `autovacuum` run more often.',
         '- If most of the traffic is merges, deletes and changes of addresses, use one lane.',
       ],

@@ -32,7 +32,7 @@ export const processChecks: readonly Check[] = [
       expr: 'absent(penstock_build_info{process="web"})',
       for: '30s',
       summary: 'web: no process answers Prometheus',
-      meaning: 'Prometheus has received no metrics from a `web` process for 30 s.',
+      meaning: 'Prometheus has received no metrics from any `web` process for 30 s.',
       diagnose: [
         '1. Run `curl http://web:3000/healthz`.',
         '2. If the connection is refused, no process is running. Read the last log line of `web`: it names the cause in one sentence.',
@@ -125,7 +125,7 @@ export const processChecks: readonly Check[] = [
     scope: 'process',
     evaluators: ['fleet', 'prometheus'],
     impact:
-      'If the store of the queue is away (Redis, or Postgres with `QUEUE=postgres`), `web` answers 503 within a second. If only Postgres is away, `web` continues for one minute to accept requests with API keys that it has already checked. It then answers 503. Reads and requests with an `Idempotency-Key` get 503 within 2 s. Accepted objects wait. The process resumes by itself.',
+      'If the store of the queue is away (Redis, or Postgres with `QUEUE=postgres`), `web` answers 503 within a second. If only Postgres is away, `web` continues to accept requests with API keys that it looked up less than a minute ago. It then answers 503. Reads and requests with an `Idempotency-Key` get 503 within 2 s. Accepted objects wait. The process resumes by itself.',
     firstStep: 'Run `penstock doctor` for the cause. For `migrations`, run `release`.',
     link: '/#processes',
     unless: ['postgres-away', 'redis-away', 'tables-missing', 'queue-away'],

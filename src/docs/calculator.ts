@@ -130,7 +130,7 @@ function resultTable(traffic: Traffic, sizing: Sizing): Html {
     [
       'Postgres',
       `${count(Math.max(1, Math.ceil(cores.postgres)), 'core', 'cores')} on ${count(sizing.postgresServers, 'server', 'servers')}`,
-      `${rate} × ${costText('postgres')} / 0.6; one server for each 300,000/s`,
+      `${rate} × ${costText('postgres')}${sizing.postgresServers > 1 ? ' × 2 for Citus' : ''} / 0.6; one server for each 300,000/s`,
     ],
     [
       onRedis ? 'Lanes (LANES × SHARDS)' : 'Lanes (LANES)',

@@ -58,6 +58,9 @@ const TRANSACTIONS = 2;
 /** Objects per second of one Postgres at most: 200 MB/s of write-ahead log, 650 bytes per object. */
 const POSTGRES_OBJECTS_PER_SECOND = 300_000;
 
+/** Processor time of an object in Citus over that in one Postgres. */
+const CITUS_FACTOR = 2;
+
 const OBJECTS_PER_LARGE_REQUEST = 75;
 const BYTES = { user: 380, ledgerRow: 125, growthPerObject: 350, waitingObject: 308 };
 const SECONDS_PER_DAY = 86_400;
@@ -68,8 +71,10 @@ export function sizeInstallation(traffic: Traffic): Sizing {
   const { objectsPerSecond, queue, storedUsers, ledgerDays } = traffic;
   const single = traffic.singlePercent / 100;
   const costs = MICROSECONDS[queue];
+  const postgresServers = atLeastOne(objectsPerSecond / POSTGRES_OBJECTS_PER_SECOND);
   const costOf = (program: 'web' | 'worker' | 'postgres' | 'redis') =>
-    costs.large[program] * (1 - single) + costs.single[program] * single;
+    (costs.large[program] * (1 - single) + costs.single[program] * single) *
+    (program === 'postgres' && postgresServers > 1 ? CITUS_FACTOR : 1);
   const coresOf = (microseconds: number) => (objectsPerSecond * microseconds) / 1e6 / PLANNED;
 
   const cores = {
@@ -83,7 +88,6 @@ export function sizeInstallation(traffic: Traffic): Sizing {
   const transactions = coresOf(microsecondsInTransaction);
   const laneObjectsPerSecond =
     (PLANNED * LANE.objectsPerSecond * LANE.microseconds) / microsecondsInTransaction;
-  const postgresServers = atLeastOne(objectsPerSecond / POSTGRES_OBJECTS_PER_SECOND);
   const shards = queue === 'redis' ? Math.max(postgresServers, atLeastOne(cores.redis)) : 1;
   const lanes = shards * atLeastOne(objectsPerSecond / laneObjectsPerSecond / shards);
   const requestsPerSecond = objectsPerSecond * (single + (1 - single) / OBJECTS_PER_LARGE_REQUEST);

@@ -89,7 +89,7 @@ export function addOldestMetric(registry: Registry, ages: () => LaneAge[] | unde
   });
   new Gauge({
     name: 'penstock_queue_stuck_seconds',
-    help: 'Age in seconds of the job that makes a lane stuck, by lane; 0 if the lane moves, also while one workspace has a long backlog in it.',
+    help: 'Seconds for which a lane has not moved, or for which a job of a workspace without a large backlog has waited in it, by lane. 0 while the oldest job of the lane is younger than 30 s.',
     labelNames: ['lane'],
     registers: [registry],
     collect() {

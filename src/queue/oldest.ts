@@ -9,6 +9,9 @@ import { oldestWithinShare } from './oldest-within-share.ts';
 /** Milliseconds between two checks of the oldest envelope of each lane. */
 const LOOK_MS = 2000;
 
+/** Age in milliseconds of the oldest envelope of a lane above which the lane is checked further. */
+const LATE_MS = 30_000;
+
 /** Milliseconds before a warning about the same envelope or the same standstill is logged again. */
 const WARN_MS = 60_000;
 
@@ -20,7 +23,12 @@ export interface OldEnvelope {
   seconds: number;
 }
 
-/** Ages in seconds of envelopes of a lane; see `ages` of `watchOldest`. */
+/** A lane that is late since a time of `performance.now()`, with the envelope that makes it late. */
+interface Late extends Seen {
+  since: number;
+}
+
+/** Ages of a lane in seconds; see `ages` of `watchOldest`. */
 export interface LaneAge {
   lane: string;
   shard: number;
@@ -56,8 +64,8 @@ export function watchOldest(
 ) {
   /** The oldest envelopes, in the order of the lanes. */
   let oldest: Seen[] = [];
-  /** The envelopes that exceed `maxAgeMs`, one per stuck lane. */
-  let stuck: Seen[] = [];
+  /** Lanes whose oldest envelope exceeds LATE_MS or `maxAgeMs`. */
+  let late: Late[] = [];
   const warned = new Map<number, { envelope: string; at: number }>();
   let seenAt = Number.NEGATIVE_INFINITY;
   const standstill = watched && createStandstill(watched, log);
@@ -83,8 +91,8 @@ export function watchOldest(
       const foundAt = last?.envelope === job.id ? last.foundAt : now;
       return [{ lane, envelope: job.id, addedAt: now - job.age, foundAt }];
     });
-    const old = oldest.filter(({ addedAt }) => now - addedAt > maxAgeMs);
-    stuck = (await Promise.all(old.map((one) => stuckIn(one, found[one.lane])))).flat();
+    const old = oldest.filter(({ addedAt }) => now - addedAt > Math.min(maxAgeMs, LATE_MS));
+    late = await Promise.all(old.map((one) => lateIn(one, found[one.lane])));
     seenAt = performance.now();
     warn();
     await standstill?.check(
@@ -94,16 +102,20 @@ export function watchOldest(
   });
 
   /**
-   * Finds the envelope that makes a lane count as stuck.
-   * @returns an empty list if only workspaces with a large backlog wait and the lane still makes progress
+   * Finds out for how long a lane has been late: since its oldest envelope became the oldest, or since an envelope of a
+   * workspace within its share was accepted.
    */
-  async function stuckIn(one: Seen, found: PromiseSettledResult<OldestEnvelope | undefined> | undefined) {
-    if (found?.status !== 'fulfilled' || !found.value) return [one];
+  async function lateIn(
+    one: Seen,
+    found: PromiseSettledResult<OldestEnvelope | undefined> | undefined,
+  ): Promise<Late> {
     const now = performance.now();
-    if (now - one.foundAt > maxAgeMs) return [one];
+    if (found?.status !== 'fulfilled' || !found.value) return { ...one, since: one.addedAt };
+    if (now - one.foundAt > maxAgeMs) return { ...one, since: one.foundAt };
     const waiting = await oldestWithinShare(store, one.lane, found.value).catch(() => undefined);
-    if (!waiting || waiting.age <= maxAgeMs) return [];
-    return [{ ...one, envelope: waiting.id, addedAt: now - waiting.age }];
+    if (!waiting || now - waiting.age > one.foundAt) return { ...one, since: one.foundAt };
+    const addedAt = now - waiting.age;
+    return { ...one, envelope: waiting.id, addedAt, since: addedAt };
   }
 
   function warn(): void {
@@ -122,7 +134,7 @@ export function watchOldest(
       envelope,
       seconds: Math.round((performance.now() - addedAt) / 1000),
     }));
-  const tooOld = () => aged(stuck);
+  const tooOld = () => aged(late.filter(({ since }) => performance.now() - since > maxAgeMs));
 
   const service: Service = {
     name: 'oldest envelopes',
@@ -136,16 +148,18 @@ export function watchOldest(
     /** The oldest envelopes that exceed `maxAgeMs`. */
     tooOld,
     /**
-     * Returns the age in seconds of the oldest envelope of each lane, 0 if the lane is empty, and of the envelope that
-     * makes the lane stuck, 0 if it is not. Returns undefined if the queue has not answered recently.
+     * Returns the age of the oldest envelope of each lane, 0 if the lane is empty, and the time for which the lane has
+     * been late, 0 until its oldest envelope exceeds LATE_MS. Returns undefined if the queue has not answered recently.
      */
     ages: (): LaneAge[] | undefined => {
       if (performance.now() - seenAt > FRESH_MS) return undefined;
       const found = new Map(aged(oldest).map(({ lane, seconds }) => [lane, seconds]));
-      const late = new Map(tooOld().map(({ lane, seconds }) => [lane, seconds]));
+      const sinceOf = new Map(late.map(({ lane, since }) => [lane, since]));
+      const lateSeconds = (lane: number) =>
+        Math.max(0, Math.round((performance.now() - (sinceOf.get(lane) ?? Number.POSITIVE_INFINITY)) / 1000));
       return everyLane(lanes).map((lane) => ({
         ...{ lane: laneName(lane), shard: shardOfLane(store.layout, lane) },
-        ...{ seconds: found.get(lane) ?? 0, stuckSeconds: late.get(lane) ?? 0 },
+        ...{ seconds: found.get(lane) ?? 0, stuckSeconds: lateSeconds(lane) },
       }));
     },
     /** Seconds for which the fleet has stood still; 0 if jobs are being taken or standstill detection is off. */

@@ -90,8 +90,8 @@ describe('calculatorPage', () => {
     expect(text).toContain(
       'name="objects_per_second" type="number" min="1" max="10000000" step="1" required value="1000000"',
     );
-    expect(text).toContain('<td>44, in 4 shards of 11</td>');
-    expect(text).toContain('32 cores on 4 servers');
+    expect(text).toContain('<td>72, in 4 shards of 18</td>');
+    expect(text).toContain('63 cores on 4 servers');
     expect(render('queue=postgres')).toContain('<option value="postgres" selected>');
   });
 

@@ -52,7 +52,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
       },
       { what: 'an old backlog' },
     );
-    expect(oldest.ages()![LANE]).toMatchObject({ stuckSeconds: 0 });
+    expect(oldest.ages()![LANE]!.stuckSeconds).toBeLessThan(MAX_AGE_MS / 1000);
     const waits = await add(quiet);
     await waitUntil(
       async () => {
