@@ -18,6 +18,7 @@ import { type Database, storable } from '../store/database.ts';
 import { isPostgresUnavailable } from '../store/error-cause.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { isPermitted, rights, type Viewer, type Workspace } from './access.ts';
+import type { Badges } from './badges.ts';
 import { download, type FileReply } from './files.ts';
 import type { Fleet } from './fleet.ts';
 import { noticeOf, shell } from './layout.ts';
@@ -49,6 +50,8 @@ export interface PageServices extends ConsoleServices {
   queue: GroupCommit;
   depths: LaneDepths;
   fleet: Fleet;
+  /** Numbers next to the menu that the viewer may see. */
+  badges: Badges;
   renderer: Renderer;
   /** Operations with which pages change users, with the rules of the API. */
   operations: { track: QueuedOperation; remove: QueuedOperation };
@@ -125,8 +128,11 @@ const MAX_ACTIONS = 120;
 /** Whether the page changes or exports data. */
 const isAction = ({ method, path }: Page<never>) => method === 'post' || /\.csv$|\/export$/.test(path);
 
+/** Services for the frame of each page. */
+type ShellServices = Pick<ConsoleServices, 'config' | 'loss' | 'log'> & Partial<Pick<PageServices, 'badges'>>;
+
 /** Creates the router of all pages, each protected by its right. */
-export function createConsole<Services extends Pick<ConsoleServices, 'config' | 'loss' | 'log'>>(
+export function createConsole<Services extends ShellServices>(
   pages: Page<Services>[],
   services: Services,
 ): Router {
@@ -182,7 +188,7 @@ interface Served<Services> {
   services: Services;
 }
 
-async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 'log'>>(
+async function serve<Services extends ShellServices>(
   page: Page<Services>,
   { request, response, services }: Served<Services>,
 ): Promise<void> {
@@ -217,7 +223,10 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
     const { title, body, status = 200, refresh } = reply;
     const alarm = loss && describeLoss(loss);
     const notice = reply.notice ?? noticeOf(query('done'));
-    response.status(status).send(shell({ title, body, path: request.path, viewer, notice, alarm, refresh }));
+    const badges = await services.badges?.(viewer);
+    response
+      .status(status)
+      .send(shell({ title, body, path: request.path, viewer, badges, notice, alarm, refresh }));
   }
 }
 

@@ -4,7 +4,7 @@ import type { Json } from '../profile/json.ts';
 import { MASK } from '../profile/masked.ts';
 import type { Tone } from '../resources/resource.ts';
 import type { PagePermit } from '../resources/rights.ts';
-import { isPermitted, type Viewer, type Workspace } from './access.ts';
+import { isPermitted, type Right, type Viewer, type Workspace } from './access.ts';
 import { assetPath } from './files.ts';
 
 export { count, duration };
@@ -69,8 +69,41 @@ export function isPermittedIn(viewer: Viewer, permit: PagePermit, workspaceId: s
   );
 }
 
+/** Returns the pages of the menu that the viewer may open. */
+export function menuPages(viewer: Viewer): { path: string; name: string }[] {
+  const all = navigation.flatMap(({ pages }) => pages);
+  return all.filter(({ permit = 'anyone' }) => isPermitted(viewer, permit));
+}
+
+/**
+ * Returns the first page for the viewer's role: Health for operators and administrators, Requests for engineers, who
+ * see API keys or only requests, and Users for support.
+ */
+export function landingPath(viewer: Viewer): string {
+  const has = (right: Right) => viewer.workspacesWith(right).length > 0;
+  if (viewer.full) return '/';
+  if (has('delivery') && (has('keys') || !has('users'))) return '/requests';
+  return has('users') ? '/users' : '/';
+}
+
+/** A number next to a page of the menu. */
+export interface MenuBadge {
+  text: string;
+  /** Unit for screen readers, for example `problems`. */
+  unit: string;
+  tone: Tone;
+}
+
+const menuBadge = ({ text, unit, tone }: MenuBadge) =>
+  html` <span class="count ${tone}" title="${text} ${unit}">${text}<span class="unseen"> ${unit}</span></span>`;
+
+interface Menu {
+  isPresent(path: string): boolean;
+  badges: Record<string, MenuBadge>;
+}
+
 /** Renders the navigation groups that have at least one page for the viewer. */
-function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
+function menu(viewer: Viewer, { isPresent, badges }: Menu): Html[] {
   return navigation.flatMap(({ group, pages }) => {
     const open = pages.filter(({ permit = 'anyone' }) => isPermitted(viewer, permit));
     if (open.length === 0) return [];
@@ -78,7 +111,7 @@ function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
     return [
       html`<section><p class="group" id="${id}">${group}</p><ul aria-labelledby="${id}">${open.map(
         ({ path, name }) =>
-          html`<li><a href="${path}"${isPresent(path) && html` aria-current="page"`}>${name}</a></li>`,
+          html`<li><a href="${path}"${isPresent(path) && html` aria-current="page"`}>${name}</a>${badges[path] && menuBadge(badges[path])}</li>`,
       )}</ul></section>`,
     ];
   });
@@ -91,6 +124,8 @@ export interface Shell {
   path: string;
   /** Absent if the user is not signed in. */
   viewer?: Viewer | undefined;
+  /** Numbers next to pages of the menu, by path. */
+  badges?: Record<string, MenuBadge> | undefined;
   /** Result of the previous action. */
   notice?: string | undefined;
   /** Message at the top of every page that requires an operator to act. */
@@ -100,7 +135,7 @@ export interface Shell {
 }
 
 /** Renders a complete HTML page. */
-export function shell({ title, body, path, viewer, notice, alarm, refresh }: Shell): string {
+export function shell({ title, body, path, viewer, badges = {}, notice, alarm, refresh }: Shell): string {
   const isPresent = (page: string) => path === page || (page !== '/' && path.startsWith(`${page}/`));
   return html`<!doctype html>
 <html lang="en">
@@ -110,10 +145,15 @@ ${pageHead({ title, styles: [assetPath('console.css')], scripts: [assetPath('con
 ${
   viewer &&
   html`<header class="side">
-<a class="brand" href="/">Penstock</a>
-<nav aria-label="Pages">${menu(viewer, isPresent)}</nav>
+<a class="brand" href="${landingPath(viewer)}">Penstock</a>
+<a class="button find" href="/search" data-palette>Search <kbd>/</kbd></a>
+<button type="button" class="menu-button" popovertarget="menu">Menu</button>
+<div class="menu" id="menu" popover>
+<nav aria-label="Pages">${menu(viewer, { isPresent, badges })}</nav>
 <div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light theme</button>
+<button type="button" class="quiet" data-times-toggle hidden>Relative or full times</button>
 <a href="/sessions">Sessions</a> <a href="/sign-out" title="${viewer.user}">Sign out</a></div>
+</div>
 </header>`
 }
 <main id="main" tabindex="-1"${refresh !== undefined && html` data-refresh="${refresh}"`}>
@@ -156,12 +196,33 @@ const notices: Record<string, string> = {
 export const noticeOf = (done: string): string | undefined =>
   Object.hasOwn(notices, done) ? notices[done] : undefined;
 
-/** Renders a time in UTC. A script converts it to the reader's time zone. */
+/**
+ * Renders a time in UTC. A script shows how long ago it is, with the full time in the reader's time zone in the title.
+ */
 export function moment(at: Date | string | null | undefined): Html {
   if (at === null || at === undefined) return html`<span class="faint">never</span>`;
   const iso = new Date(at).toISOString();
-  const utc = `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
-  return html`<time datetime="${iso}" title="${utc}">${utc}</time>`;
+  return html`<time datetime="${iso}" title="${utc(iso)}">${utc(iso)}</time>`;
+}
+
+/** Renders a time in UTC. A script converts it to the reader's time zone, but does not shorten it. */
+export function fullTime(at: Date | string): Html {
+  const iso = new Date(at).toISOString();
+  return html`<time datetime="${iso}" title="${utc(iso)}" data-full>${utc(iso)}</time>`;
+}
+
+const utc = (iso: string) => `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
+
+/** Number of characters that remain visible at the end of a shortened UUID. They are random; the beginning is a time. */
+const UUID_END = 12;
+
+/**
+ * Renders a UUID. Tables shorten it in the middle by CSS, so that a selection still has the whole text. A script adds a
+ * button that copies it.
+ */
+export function uuid(id: string, href?: string): Html {
+  const text = html`<span class="uuid-start">${id.slice(0, -UUID_END)}</span>${id.slice(-UUID_END)}`;
+  return html`<span class="uuid" data-copy="${id}">${href === undefined ? html`<span class="id">${text}</span>` : html`<a class="id" href="${href}">${text}</a>`}</span>`;
 }
 
 export const badge = (text: string, tone: Tone = 'calm') => html`<span class="badge ${tone}">${text}</span>`;
@@ -174,9 +235,13 @@ export function empty(title: string, hint: Part): Html {
 /** A column heading. Number columns are right-aligned. */
 export type Column = string | { name: string; number: true };
 
-/** Renders a table that scrolls horizontally on a narrow screen. */
+/**
+ * Renders a table. On a narrow screen, each row is a card and each cell has the name of its column. A table that is
+ * wider than a wide screen scrolls.
+ */
 export function table(caption: string, columns: Column[], rows: Part[][]): Html {
   const isNumber = columns.map((column) => typeof column !== 'string');
+  const names = columns.map((column) => (typeof column === 'string' ? column : column.name));
   const head = columns.map((column) =>
     typeof column === 'string'
       ? html`<th scope="col">${column}</th>`
@@ -184,7 +249,7 @@ export function table(caption: string, columns: Column[], rows: Part[][]): Html 
   );
   const body = rows.map(
     (cells) =>
-      html`<tr>${cells.map((cell, index) => (isNumber[index] ? html`<td class="number">${cell}</td>` : html`<td>${cell}</td>`))}</tr>`,
+      html`<tr>${cells.map((cell, index) => html`<td data-label="${names[index]}"${isNumber[index] && html` class="number"`}>${cell}</td>`)}</tr>`,
   );
   return html`<div class="scroll" role="region" aria-label="${caption}" tabindex="0"><table>
 <thead><tr>${head}</tr></thead><tbody>${body}</tbody></table></div>`;

@@ -25,6 +25,7 @@ import {
   nextPage,
   pathWith,
   table,
+  uuid,
   workspaceChoice,
 } from './layout.ts';
 import { chosenCompany } from './pages/company.ts';
@@ -490,7 +491,7 @@ function written(value: Json, kind: Column<unknown>['kind']): Part {
     : typeof value === 'object'
       ? JSON.stringify(value)
       : String(value);
-  if (kind === 'id') return html`<span class="id">${text}</span>`;
+  if (kind === 'id') return isUuid(text) ? uuid(text) : html`<span class="id">${text}</span>`;
   if (kind === 'code') return html`<code>${text}</code>`;
   return html`<span class="wrap">${text}</span>`;
 }

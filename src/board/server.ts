@@ -24,6 +24,7 @@ import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
+import { createBadges } from './badges.ts';
 import { type ConsoleServices, createConsole, type Page, type PageServices } from './console.ts';
 import { createFleet } from './fleet.ts';
 import { recordHistory } from './history.ts';
@@ -43,6 +44,7 @@ import { keyExtras } from './pages/keys.ts';
 import { preferenceCenterPages } from './pages/preference-centers.ts';
 import { refusedObjectPages } from './pages/refused-objects.ts';
 import { requestPages } from './pages/requests.ts';
+import { searchPages } from './pages/search.ts';
 import { exportPages, segmentPages } from './pages/segments.ts';
 import { sessionPages } from './pages/sign-in.ts';
 import { syncPages } from './pages/sync.ts';
@@ -199,6 +201,7 @@ export const pages: Page<PageServices>[] = [
   ...accountGroupPages,
   ...auditPages,
   ...sessionPages,
+  ...searchPages,
 ];
 
 /** Limits for enqueued actions. The console does not batch: each user acts alone. */
@@ -221,8 +224,11 @@ function createServices(given: ConsoleServices): PageServices & Pick<Service, 's
     lanes: laneCount(config),
     timeout: DEPTH_TIMEOUT_MS,
   });
+  const fleet = createFleet(given);
   return {
     ...given,
+    fleet,
+    badges: createBadges({ fleet, pool: given.database.pool }),
     waiting,
     depths,
     renderer,
@@ -233,7 +239,6 @@ function createServices(given: ConsoleServices): PageServices & Pick<Service, 's
       }),
       remove: usersDelete(config.SERVICE_ID_FIELD),
     },
-    fleet: createFleet(given),
     queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),
     stop: async () => void (await renderer.stop()),
   };

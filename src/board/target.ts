@@ -15,7 +15,9 @@ const cookieFor = (secure: boolean) => ({
 const OWN_PATH = /^\/(?![/\\])[!-[\]-~]{0,1000}$/;
 
 /** Matches pages to which a sign-in does not return. */
-const NO_TARGET = /^\/(?:$|sign-|invitation|events)/;
+const NO_TARGET = /^\/(?:$|home$|sign-|invitation|events)/;
+
+const HOME = '/home';
 
 const isTarget = (path: string) => OWN_PATH.test(path) && !NO_TARGET.test(path);
 
@@ -29,10 +31,10 @@ export function keepTarget(request: Request, response: Response, secure: boolean
     response.cookie(COOKIE, originalUrl, { ...cookieFor(secure), maxAge: LIFETIME_MS });
 }
 
-/** Returns the stored page, or the health page if there is none, and deletes the cookie. */
+/** Returns the stored page, or `/home`, which redirects to the first page of the role, and deletes the cookie. */
 export function takeTarget(request: Request, response: Response, secure: boolean): string {
   const kept = readCookie(request, COOKIE);
-  if (kept === undefined) return '/';
+  if (kept === undefined) return HOME;
   response.clearCookie(COOKIE, cookieFor(secure));
-  return isTarget(kept) ? kept : '/';
+  return isTarget(kept) ? kept : HOME;
 }

@@ -306,3 +306,33 @@ export async function countWaiting(pool: Pick<Pool, 'query'>, limit: number): Pr
   });
   return rows[0]!;
 }
+
+const countByWorkspaceStatement = `
+  select waiting.workspace_id as "workspaceId", count(*)::integer as count
+  from (
+    select dead_letters.workspace_id from dead_letters
+    where dead_letters.state = 'waiting'
+    order by dead_letters.id desc
+    limit $1::integer
+  ) as waiting
+  group by waiting.workspace_id`;
+
+/** Waiting dead letters by workspace. */
+export interface WaitingByWorkspace {
+  counts: { workspaceId: string; count: number }[];
+  /** Whether there may be more than were read. */
+  isMore: boolean;
+}
+
+/** Counts the latest `limit` waiting dead letters of the installation by workspace. */
+export async function countWaitingByWorkspace(
+  pool: Pick<Pool, 'query'>,
+  limit: number,
+): Promise<WaitingByWorkspace> {
+  const { rows } = await pool.query<WaitingByWorkspace['counts'][0]>({
+    name: 'count-waiting-dead-letters-by-workspace',
+    text: countByWorkspaceStatement,
+    values: [limit],
+  });
+  return { counts: rows, isMore: rows.reduce((sum, { count }) => sum + count, 0) >= limit };
+}

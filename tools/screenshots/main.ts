@@ -16,12 +16,25 @@ import { type Installation, startInstallation } from './installation.ts';
 //
 // By default, traffic runs for 10 s before the first picture. With `npm run screenshots -- --warm-up 120`, pages about the
 // last minutes show more data.
+//
+// With `npm run screenshots -- --every <folder>`, it writes a picture of every page of the console at 1440 and 390 px to
+// that folder instead, and lists the elements that are cut.
 
 const folder = path.join(packageRoot, 'generated/screenshots');
 const MAX_BYTES = 1_000_000;
 const WIDE = { width: 1280, height: 800 };
 const LOW = { width: 1280, height: 460 };
 const PHONE = { width: 390, height: 780 };
+
+/** Maximum height of a picture of a whole page. */
+const HEIGHT = 'Math.min(document.documentElement.scrollHeight, 2600)';
+
+/** Script that returns the captions of tables that are wider than their box, and whether the page is too wide. */
+const CUT = `[
+  ...[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth + 1)
+    .map((one) => one.getAttribute('aria-label') + ': ' + one.scrollWidth + ' of ' + one.clientWidth + ' px'),
+  ...(document.documentElement.scrollWidth > innerWidth ? ['the page'] : []),
+]`;
 
 interface Picture {
   name: string;
@@ -31,7 +44,9 @@ interface Picture {
   size?: { width: number; height: number };
 }
 
-const { values } = parseArgs({ options: { 'warm-up': { type: 'string', default: '10' } } });
+const { values } = parseArgs({
+  options: { 'warm-up': { type: 'string', default: '10' }, every: { type: 'string' } },
+});
 const warmUp = Number(values['warm-up']);
 if (!(warmUp >= 0)) throw new Error('--warm-up is a number of seconds');
 
@@ -43,19 +58,90 @@ const browser = await chromium.launch({
   args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'],
 });
 try {
-  await takeAll(installation, browser);
+  if (values.every === undefined) await takeAll(installation, browser);
+  else await takeEvery(installation, browser, path.resolve(values.every));
 } finally {
   await endTrickle();
   await browser.close();
   await installation.stop();
 }
-// Replace the existing pictures only if all new pictures were taken.
-const bytes = [...taken.values()].reduce((sum, { length }) => sum + length, 0);
-if (bytes > MAX_BYTES) throw new Error(`the pictures have ${bytes} bytes, more than ${MAX_BYTES}`);
-rmSync(folder, { recursive: true, force: true });
-mkdirSync(folder, { recursive: true });
-for (const [name, picture] of taken) writeFileSync(path.join(folder, `${name}.webp`), picture);
-process.stdout.write(`${taken.size} pictures, ${Math.round(bytes / 1000)} KB\n`);
+if (values.every === undefined) replacePictures();
+
+/** Replaces the existing pictures after all new pictures were taken. */
+function replacePictures() {
+  const bytes = [...taken.values()].reduce((sum, { length }) => sum + length, 0);
+  if (bytes > MAX_BYTES) throw new Error(`the pictures have ${bytes} bytes, more than ${MAX_BYTES}`);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  for (const [name, picture] of taken) writeFileSync(path.join(folder, `${name}.webp`), picture);
+  process.stdout.write(`${taken.size} pictures, ${Math.round(bytes / 1000)} KB\n`);
+}
+
+/** Signs in to the console with the form. */
+async function openConsole(page: Page, { console: { url, user, password } }: Installation): Promise<void> {
+  await page.goto(`${url}/sign-in`);
+  await page.getByLabel('Email address or user').fill(user);
+  await page.getByLabel('Password').fill(password);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.waitForURL(`${url}/`);
+}
+
+/** Writes a picture of every page of the menu, of one entry of each list, and of the pages around them. */
+async function takeEvery(penstock: Installation, browser: Browser, to: string): Promise<void> {
+  await seedPreferenceCenter(penstock, await seedUsers(penstock));
+  endTrickle = startTrickle(penstock);
+  await sleep(warmUp * 1000);
+  await seedHistory(penstock);
+  const { request } = await seedPeople(penstock);
+  const { url } = penstock.console;
+  const context = await browser.newContext({ colorScheme: 'light' });
+  const page = await context.newPage();
+  await openConsole(page, penstock);
+  const hrefs = (selector: string) =>
+    page
+      .locator(selector)
+      .evaluateAll((links) =>
+        links.map((link) => (link as { getAttribute(name: string): string }).getAttribute('href')),
+      );
+  const around = [
+    '/history',
+    '/sessions',
+    '/sign-out',
+    '/search',
+    '/search?q=ada.lovelace',
+    `/requests/${request}`,
+  ];
+  const paths = new Set([...(await hrefs('nav a')), ...around]);
+  paths.delete('/queues');
+  for (const list of [...paths]) {
+    await page.goto(url + list);
+    const [first] = (await hrefs('main table a')).filter((href) => href.startsWith(list) && href !== list);
+    if (first !== undefined && list !== '/') paths.add(first);
+  }
+  mkdirSync(to, { recursive: true });
+  for (const width of [1440, 390])
+    for (const at of paths) {
+      const name = `${
+        at
+          .replace(/[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{24}/, 'one')
+          .replaceAll(/\W+/g, '-')
+          .slice(1, 60) || 'health'
+      }-${width}`;
+      await page.setViewportSize({ width, height: 900 });
+      await page.goto(url + at, { waitUntil: 'load' });
+      const cut = await page.evaluate<string[]>(CUT);
+      for (const text of cut) process.stdout.write(`${name}: cut: ${text}\n`);
+      const session = await context.newCDPSession(page);
+      const { data } = await session.send('Page.captureScreenshot', {
+        ...{ format: 'webp', quality: 50, captureBeyondViewport: true },
+        clip: { x: 0, y: 0, width, height: await page.evaluate<number>(HEIGHT), scale: 1 },
+      });
+      await session.detach();
+      writeFileSync(path.join(to, `${name}.webp`), Buffer.from(data, 'base64'));
+    }
+  process.stdout.write(`${paths.size * 2} pictures in ${to}\n`);
+  await context.close();
+}
 
 async function takeAll(penstock: Installation, browser: Browser): Promise<void> {
   const groups = await seedUsers(penstock);
@@ -67,12 +153,8 @@ async function takeAll(penstock: Installation, browser: Browser): Promise<void> 
   const take = async (pictures: Picture[]) => {
     for (const picture of pictures) await takePicture(page, picture);
   };
-  const { url, user, password } = penstock.console;
-  await page.goto(`${url}/sign-in`);
-  await page.getByLabel('Email address or user').fill(user);
-  await page.getByLabel('Password').fill(password);
-  await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.waitForURL(`${url}/`);
+  const { url } = penstock.console;
+  await openConsole(page, penstock);
   await take([{ name: 'health', at: url }]);
   await seedHistory(penstock);
   const { request } = await seedPeople(penstock);

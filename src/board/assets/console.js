@@ -11,11 +11,83 @@ const zoned = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
   minute: '2-digit',
   second: '2-digit',
+  timeZoneName: 'short',
 });
+const dated = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric' });
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 
+/** Units of a relative time with their seconds, largest first. Older times are shown as a date. */
+const UNITS = [
+  ['day', 86_400],
+  ['hour', 3600],
+  ['minute', 60],
+];
+const MAX_RELATIVE_DAYS = 30;
+
+/** Formats the distance of a time to now, for example `5 min. ago`. */
+function distance(at) {
+  const seconds = (at - Date.now()) / 1000;
+  if (Math.abs(seconds) > MAX_RELATIVE_DAYS * 86_400) return dated.format(at);
+  for (const [unit, size] of UNITS)
+    if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit);
+  return seconds > 0 ? 'in less than a minute' : 'just now';
+}
+
+/** Shows times as distances, or in full if the reader has chosen that. The title has the full time in both zones. */
 function tellTimes(within) {
-  for (const time of within.querySelectorAll('time[datetime]'))
-    time.textContent = zoned.format(new Date(time.dateTime));
+  const isFull = localStorage.getItem('penstock-times') === 'full';
+  for (const time of within.querySelectorAll('time[datetime]')) {
+    const at = new Date(time.dateTime);
+    const local = zoned.format(at);
+    const utc = `${time.dateTime.slice(0, 10)} ${time.dateTime.slice(11, 19)} UTC`;
+    time.title = `${local} (${utc})`;
+    const text = isFull || time.hasAttribute('data-full') ? local : distance(at);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+const RETELL_MS = 30_000;
+
+function offerFullTimes() {
+  setInterval(() => document.hidden || isMarked(document.body) || tellTimes(document), RETELL_MS);
+  const button = document.querySelector('[data-times-toggle]');
+  if (!button) return;
+  button.hidden = false;
+  button.addEventListener('click', () => {
+    const isFull = localStorage.getItem('penstock-times') === 'full';
+    localStorage.setItem('penstock-times', isFull ? 'relative' : 'full');
+    tellTimes(document);
+  });
+}
+
+/** Adds a button to each shortened id that copies it. */
+function offerCopies(within) {
+  for (const id of within.querySelectorAll('[data-copy]')) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'copy';
+    button.textContent = 'Copy';
+    button.setAttribute('aria-label', `Copy ${id.dataset.copy}`);
+    id.append(button);
+  }
+}
+
+function copyIds() {
+  document.addEventListener('click', async ({ target }) => {
+    const button = target.closest?.('button.copy');
+    if (!button) return;
+    await navigator.clipboard.writeText(button.parentElement.dataset.copy);
+    button.textContent = 'Copied';
+    setTimeout(() => {
+      button.textContent = 'Copy';
+    }, 2000);
+  });
+}
+
+/** Completes a part of a page that the server has rendered. */
+function complete(part) {
+  tellTimes(part);
+  offerCopies(part);
 }
 
 function offerTheme() {
@@ -90,7 +162,7 @@ function lookAgain() {
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const fresh = page.querySelector('main');
     if (!fresh) return;
-    tellTimes(fresh);
+    complete(fresh);
     renew(main, fresh);
   }, seconds * 1000);
 }
@@ -129,7 +201,7 @@ function stayLive() {
       if (!place) continue;
       const fresh = document.createElement('template');
       fresh.innerHTML = text;
-      tellTimes(fresh.content);
+      complete(fresh.content);
       renew(place, fresh.content);
     }
   }
@@ -189,8 +261,84 @@ function tellPoints() {
   });
 }
 
+/** Milliseconds without a key after which the palette searches. */
+const SEARCH_AFTER = 150;
+
+/** Offers the search as a dialog: it opens with `/` or Ctrl+K, and the arrow keys move through its results. */
+function offerPalette() {
+  const opener = document.querySelector('[data-palette]');
+  if (!opener) return;
+  const dialog = document.createElement('dialog');
+  dialog.className = 'palette';
+  dialog.setAttribute('aria-label', 'Search');
+  dialog.innerHTML = `<form method="get" action="/search" role="search"><label>Page, user, request id, key or name
+<input type="search" name="q" maxlength="320" autocomplete="off"></label></form><div class="found"></div>`;
+  document.body.append(dialog);
+  const input = dialog.querySelector('input');
+  const found = dialog.querySelector('.found');
+  let timer;
+  let asked;
+
+  async function search() {
+    asked?.abort();
+    asked = new AbortController();
+    const query = input.value.trim();
+    if (query === '') return found.replaceChildren();
+    const from = `/search?${new URLSearchParams({ q: query })}`;
+    const answer = await fetch(from, { headers: { accept: 'text/html' }, signal: asked.signal }).catch(
+      () => undefined,
+    );
+    if (!answer?.ok || answer.redirected) return;
+    const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    if (query !== input.value.trim()) return;
+    found.dataset.query = query;
+    found.replaceChildren(...page.querySelector('#found').childNodes);
+  }
+  function open() {
+    if (document.querySelector(':popover-open')) document.querySelector(':popover-open').hidePopover();
+    if (!dialog.open) dialog.showModal();
+    input.select();
+  }
+  opener.addEventListener('click', (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    open();
+  });
+  document.addEventListener('keydown', (event) => {
+    const isShortcut = event.key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey) && !event.altKey;
+    const isTyping = event.target.matches?.('input, select, textarea, [contenteditable]');
+    const isSlash = event.key === '/' && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (!isShortcut && !isSlash) return;
+    event.preventDefault();
+    open();
+  });
+  input.addEventListener('input', () => {
+    clearTimeout(timer);
+    timer = setTimeout(search, SEARCH_AFTER);
+  });
+  // Enter opens the first result. Without results for the text yet, the form opens the search page.
+  dialog.querySelector('form').addEventListener('submit', (event) => {
+    const first = found.querySelector('a');
+    if (!first || found.dataset.query !== input.value.trim()) return;
+    event.preventDefault();
+    location.assign(first.href);
+  });
+  dialog.addEventListener('keydown', (event) => {
+    if (event.key !== 'ArrowDown' && event.key !== 'ArrowUp') return;
+    const stops = [input, ...found.querySelectorAll('a')];
+    const next = stops.indexOf(document.activeElement) + (event.key === 'ArrowDown' ? 1 : -1);
+    event.preventDefault();
+    stops[Math.min(Math.max(next, 0), stops.length - 1)].focus();
+  });
+  // The backdrop belongs to the dialog.
+  dialog.addEventListener('click', ({ target }) => target === dialog && dialog.close());
+}
+
 document.addEventListener('DOMContentLoaded', () => {
-  tellTimes(document);
+  offerPalette();
+  complete(document);
+  copyIds();
+  offerFullTimes();
   offerTheme();
   offerAll();
   guardWords();

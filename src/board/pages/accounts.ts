@@ -8,7 +8,7 @@ import { inviteAccount, revokeInvitation } from '../../store/credentials.ts';
 import { endSessions, listSessions } from '../../store/sessions.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, empty, facts, moment, nextPage, pathWith, table } from '../layout.ts';
+import { badge, empty, facts, moment, nextPage, pathWith, table, uuid } from '../layout.ts';
 import { grantForms, groupTable } from './account-groups.ts';
 import { chosenCompany } from './company.ts';
 import { sessionTable } from './sign-in.ts';
@@ -143,7 +143,7 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
     ['State', stateOf(account)],
     ['Name', `${account.givenName} ${account.familyName}`],
     ['Department', account.department],
-    ['Id', html`<span class="id">${id}</span>`],
+    ['Id', uuid(id)],
     ['External id', account.externalId],
     ['Permissions of the company', account.companyPermissions.join(', ') || 'none'],
     ['Password', account.passwordHash === null ? 'none yet' : 'set'],

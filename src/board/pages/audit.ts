@@ -7,7 +7,7 @@ import { type AuditRow, type AuditSearch, MAX_SCANNED, searchAudit } from '../..
 import type { Database } from '../../store/database.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { brief, count, csvLine, empty, moment, nextPage, pathWith, table } from '../layout.ts';
+import { brief, count, csvLine, empty, moment, nextPage, pathWith, table, uuid } from '../layout.ts';
 
 const PAGE = 50;
 
@@ -125,6 +125,12 @@ ${
 <button class="main">Show</button></form>`;
 }
 
+/** Renders the subject of an entry as a link to all entries about it. */
+function subjectLink(id: string): Html {
+  const href = pathWith('/audit', { subject: id });
+  return isUuid(id) ? uuid(id, href) : html`<a class="id" href="${href}">${id}</a>`;
+}
+
 function entries(rows: AuditRow[], isCut: boolean): Part {
   if (rows.length === 0 && isCut)
     return empty(
@@ -140,7 +146,7 @@ function entries(rows: AuditRow[], isCut: boolean): Part {
       moment(row.at),
       html`<span class="wrap">${row.actorName || row.actorKind}</span>`,
       html`<code>${row.action}</code>`,
-      html`${row.subjectKind.replaceAll('_', ' ')} <a class="id" href="${pathWith('/audit', { subject: row.subjectId })}">${row.subjectId}</a>`,
+      html`${row.subjectKind.replaceAll('_', ' ')} ${subjectLink(row.subjectId)}`,
       row.workspace ?? row.workspaceId ?? '',
       html`${row.via.replace('_', ' ')}${row.address !== null && html`<br><span class="faint">${row.address}</span>`}`,
       html`<span class="wrap">${Object.keys(row.detail).length === 0 ? '' : brief(row.detail)}</span>`,

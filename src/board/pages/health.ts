@@ -6,7 +6,7 @@ import { type Html, html, type Part } from '../../platform/html.ts';
 import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
 import type { Page, PageServices } from '../console.ts';
 import type { FleetState } from '../fleet.ts';
-import { badge, count, duration, empty, moment, table } from '../layout.ts';
+import { badge, count, duration, empty, fullTime, moment, table } from '../layout.ts';
 import { problemList } from '../problems.ts';
 import { charts, chartsHead, rangeOf } from './history.ts';
 
@@ -19,7 +19,7 @@ type Kind = PageServices['connection']['kind'];
 /** Renders the parts of the page that are updated live and do not depend on the viewer, by name. */
 export function healthParts(now: FleetState, kind: Kind): Record<string, Html> {
   return {
-    as_of: html`As of ${moment(now.at)}`,
+    as_of: html`As of ${fullTime(now.at)}`,
     figures: figures(now),
     lanes: html`${shardTable(now)}${laneTable(now)}`,
     processes: processTable(now.processes),

@@ -5,7 +5,7 @@ import type { Pool } from '../../store/database.ts';
 import { lineChart, sparkline } from '../chart.ts';
 import type { Page, PageServices } from '../console.ts';
 import { type Point, type RangeName, rangeNames, readHistory } from '../history.ts';
-import { count, duration, empty, moment, pathWith, table } from '../layout.ts';
+import { count, duration, empty, fullTime, pathWith, table } from '../layout.ts';
 
 /** Formats a number: two decimals below 10, otherwise a whole number. */
 const short = (value: number) =>
@@ -91,7 +91,7 @@ export async function charts(
     }),
   );
   return html`<div class="charts">${drawn}</div>
-<p class="faint pager">From ${moment(new Date(times[0]!))} to ${moment(new Date(times.at(-1)!))}. Shaded: nobody recorded it. <a href="${pathWith('/history', { range })}">The same as a table</a></p>
+<p class="faint pager">From ${fullTime(new Date(times[0]!))} to ${fullTime(new Date(times.at(-1)!))}. Shaded: nobody recorded it. <a href="${pathWith('/history', { range })}">The same as a table</a></p>
 ${lanesOf(points, range)}`;
 }
 
@@ -163,7 +163,7 @@ ${
           ].map(number),
         ],
         recorded.map((point) => [
-          moment(new Date(point.at)),
+          fullTime(new Date(point.at)),
           format(point.accepted, shows.objects),
           format(point.applied, shows.objects),
           format(point.refused, shows.requests),

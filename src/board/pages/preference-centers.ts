@@ -21,6 +21,7 @@ import {
   pathWith,
   table,
   tree,
+  uuid,
   workspaceChoice,
 } from '../layout.ts';
 import { chooseUser, chosenUser, presentWorkspace } from './groups.ts';
@@ -76,7 +77,7 @@ ${
           html`<a class="wrap" href="/preference-centers/${id}">${name}</a>`,
           html`<span class="wrap">${title}</span>`,
           stateBadge(state),
-          html`<span class="id">${id}</span>`,
+          uuid(id),
           moment(createdAt),
           moment(updatedAt),
         ]),
@@ -132,7 +133,7 @@ const show: Page<PageServices> = {
 <div class="card">${facts([
       ['State', stateBadge(center.state)],
       ['Title', center.title],
-      ['Id', html`<span class="id">${center.id}</span>`],
+      ['Id', uuid(center.id)],
       ['Page', count(center.pageHtml.length, 'character')],
       ['Confirmation', count(center.confirmationHtml.length, 'character')],
       ['Made', moment(center.createdAt)],

@@ -13,7 +13,7 @@ import {
 } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, empty, facts, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
+import { badge, empty, facts, moment, nextPage, pathWith, table, uuid, workspaceChoice } from '../layout.ts';
 import { presentWorkspace } from './groups.ts';
 import {
   countMembers,
@@ -136,7 +136,7 @@ ${problemOf(shown)}
 <div class="card">${facts([
     ['Means users with', html`<span class="wrap">${inWords(definition, pii)}</span>`],
     ['For', purpose],
-    ['Id, as clients send it', html`<span class="id">${segment.id}</span>`],
+    ['Id, as clients send it', uuid(segment.id)],
     ['State', isActive ? badge('active', 'good') : badge('archived')],
     ['Made', moment(segment.createdAt)],
     ['Changed', moment(segment.updatedAt)],

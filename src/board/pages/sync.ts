@@ -19,6 +19,7 @@ import {
   duration,
   empty,
   facts,
+  fullTime,
   MASK,
   moment,
   nextPage,
@@ -216,7 +217,7 @@ const showRun: Page<PageServices> = {
     const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : 0;
     const rows = await selectRowErrors(services.database.pool, run.id, { after, limit: ROWS + 1 });
     const self = `/syncs/${integration.id}/runs/${run.id}`;
-    const body = html`<p><a href="/syncs/${integration.id}">${integration.name}</a></p><h1>Run of ${moment(run.startedAt)}</h1>
+    const body = html`<p><a href="/syncs/${integration.id}">${integration.name}</a></p><h1>Run of ${run.startedAt ? fullTime(run.startedAt) : moment(null)}</h1>
 <div class="card">${facts([
       ['Result', statusBadge(run.status)],
       ['Why', run.message],

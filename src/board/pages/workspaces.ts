@@ -10,7 +10,7 @@ import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../sto
 import type { Workspace } from '../access.ts';
 import { dailyChart } from '../chart.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, duration, empty, pathWith, table } from '../layout.ts';
+import { badge, duration, empty, pathWith, table, uuid } from '../layout.ts';
 
 /** Number of days of usage that the page shows. */
 const DAYS = 30;
@@ -51,10 +51,7 @@ ${
     : table(
         'Workspaces',
         ['Workspace', 'Id'],
-        shown.map(({ id, name }) => [
-          html`<a href="/workspaces/${id}">${name}</a>`,
-          html`<span class="id">${id}</span>`,
-        ]),
+        shown.map(({ id, name }) => [html`<a href="/workspaces/${id}">${name}</a>`, uuid(id)]),
       )
 }
 ${behind.length > PAGE && html`<p class="pager"><a rel="next" href="${pathWith('/workspaces', { after: shown.at(-1)!.id })}">More</a></p>`}`;
@@ -76,7 +73,7 @@ const show: Page<PageServices> = {
     ]);
     const isOperator = viewer.accountId === undefined;
     const body = html`<h1>${workspace.name}</h1>
-<p class="lead">Workspace <span class="id">${workspace.id}</span>${viewer.can('keys', workspace.id) && html` · <a href="${pathWith('/keys', { workspace: workspace.id })}">its API keys</a>, with the requests of each`}</p>
+<p class="lead">Workspace ${uuid(workspace.id)}${viewer.can('keys', workspace.id) && html` · <a href="${pathWith('/keys', { workspace: workspace.id })}">its API keys</a>, with the requests of each`}</p>
 <h2>Usage</h2>${usageOf(usage)}
 <h2>Limits</h2>
 <p class="lead">Requests that it may make of one bucket, in one window. A web process that refuses one answers 429.</p>
