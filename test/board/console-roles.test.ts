@@ -97,6 +97,8 @@ describe('access to each route by role', () => {
     other: number,
   ][] = [
     ['get /', () => '/', anyone, 200, 200],
+    ['get /search', () => '/search?q=a', anyone, 200, 200],
+    ['get /home', () => '/home', anyone, 303, 303],
     ['get /history', () => '/history?range=day', anyone, 200, 200],
     ['get /users', () => '/users?q=user-1', users, 200, 200],
     ['get /users/:service_id', () => `/users/${scene.user}`, users, 200, 404],

@@ -53,7 +53,7 @@ export function createPeople({ database: { pool } }: Installation, board: Board)
     );
     const visitor = createVisitor(board);
     const answer = await visitor.signIn(email, PASSWORD);
-    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/']);
+    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/home']);
     return { id, email, visitor };
   }
 

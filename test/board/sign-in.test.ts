@@ -44,7 +44,7 @@ describe('signing in to the console', () => {
   test('the right password starts a session with an HttpOnly and SameSite cookie', async () => {
     const { visitor } = await arrive();
     const answer = await visitor.signIn();
-    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/']);
+    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/home']);
     expect(answer.headers.getSetCookie()).toEqual([
       expect.stringMatching(/^penstock_board=[\w-]{43}; Path=\/; HttpOnly; SameSite=Lax$/),
     ]);
@@ -92,7 +92,7 @@ describe('signing in to the console', () => {
     const answer = await visitor.send('POST', `/sign-in?next=${elsewhere}`, {
       body: new URLSearchParams({ user, password, next: elsewhere, redirect: elsewhere }),
     });
-    expect(answer.headers.get('location')).toBe('/');
+    expect(answer.headers.get('location')).toBe('/home');
   });
 
   test('a sign-in returns once to the requested page, and to no other host', async () => {

@@ -3,6 +3,7 @@ import { toServiceId } from '../../profile/identifier.ts';
 import { isUuid } from '../../profile/values.ts';
 import { findAccountPage } from '../../store/accounts.ts';
 import { parseUserSearch, searchUsers } from '../../store/profile-search.ts';
+import { listDestinations, MAX_DESTINATIONS } from '../../store/stream-destinations.ts';
 import { isPermitted, type Right, type Workspace } from '../access.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { count, type Html, html, landingPath, menuPages, pathWith } from '../layout.ts';
@@ -188,13 +189,24 @@ async function named({ services, viewer }: SearchVisit, text: string): Promise<H
     }),
   );
   const part = text.toLowerCase();
-  const workspaces = viewer
-    .workspacesWith('usage')
-    .filter(({ id, name }) => id === text || name.toLowerCase().includes(part));
+  const matches = ({ id, name }: { id: string; name: string }) =>
+    id === text || name.toLowerCase().includes(part);
+  const ofStreams = viewer.workspacesWith('syncs');
+  const streams =
+    ofStreams.length === 0
+      ? []
+      : (await listDestinations(services.database.pool, { limit: MAX_DESTINATIONS }))
+          .filter((one) => viewer.can('syncs', one.workspaceId) && matches(one))
+          .slice(0, PER_KIND)
+          .map(({ id, name, workspaceId }) => ({
+            ...{ title: name, kind: 'stream', where: whereOf(ofStreams, workspaceId) },
+            href: `/streams/${id}`,
+          }));
+  const workspaces = viewer.workspacesWith('usage').filter(matches);
   const own = workspaces
     .slice(0, PER_KIND)
     .map(({ id, name }) => ({ title: name, kind: 'workspace', href: `/workspaces/${id}` }));
-  return [...found.flat(), ...own];
+  return [...found.flat(), ...streams, ...own];
 }
 
 /** Finds accounts of the viewer's company by the beginning of the address. BOARD_USER finds those of every company. */
