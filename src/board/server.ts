@@ -31,7 +31,6 @@ import { recordHistory } from './history.ts';
 import { createLive } from './live.ts';
 import { createFailedSignIns, createLockouts } from './lockouts.ts';
 import type { OidcConfig } from './openid-connect.ts';
-import { accountGroupPages } from './pages/account-groups.ts';
 import { accountPages } from './pages/accounts.ts';
 import { auditPages } from './pages/audit.ts';
 import { deadLetterPages } from './pages/dead-letter.ts';
@@ -198,7 +197,6 @@ export const pages: Page<PageServices>[] = [
   ...workspacePages,
   ...described,
   ...accountPages,
-  ...accountGroupPages,
   ...auditPages,
   ...sessionPages,
   ...searchPages,

@@ -9,7 +9,7 @@ import { inTransaction } from './transactions.ts';
  * or a description in parentheses. A rules test checks that the list is complete.
  */
 export const auditActions = {
-  'accounts.create': ['scim.users.create'],
+  'accounts.create': ['scim.users.create', 'post /accounts'],
   'accounts.change': ['scim.users.replace', 'scim.users.patch', 'post /accounts/:id/permissions'],
   'accounts.delete': ['scim.users.delete'],
   'api_keys.create': ['penstock keys create', 'post /keys'],
@@ -33,7 +33,7 @@ export const auditActions = {
   'integrations.resume': ['penstock integrations resume', 'post /syncs/:id'],
   'integrations.update': ['penstock integrations update'],
   'invitations.accept': ['(the form behind an invitation)'],
-  'invitations.create': ['penstock accounts invite', 'post /accounts/:id'],
+  'invitations.create': ['penstock accounts invite', 'post /accounts', 'post /accounts/:id'],
   'invitations.revoke': ['post /accounts/:id'],
   'permission_sets.change': ['penstock permission-sets change', 'post /permission-sets/:id'],
   'permission_sets.create': ['penstock permission-sets create', 'post /permission-sets'],

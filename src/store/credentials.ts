@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { nowDate } from '../platform/clock.ts';
+import { newId } from '../platform/ids.ts';
 import { type Actor, auditIn } from './audit.ts';
 import type { Database, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
@@ -257,6 +258,42 @@ export async function inviteAccount(
     const detail = { expires_at: expiresAt.toISOString() };
     await auditIn(tx, actor, [{ action: 'invitations.create', subject, companyId, detail }]);
     return { secret, expiresAt };
+  });
+}
+
+/** An account that an administrator of the company creates by its address. */
+export interface NewAccount {
+  companyId: string;
+  /** As the administrator wrote it. */
+  userName: string;
+  /** Lower-case form of the user name. Unique in the company. */
+  email: string;
+  givenName: string;
+  familyName: string;
+}
+
+/**
+ * Creates an account without permissions and invites it.
+ * @returns the id of the account and the secret of the link, which is not stored
+ * @throws P2002 if the company has an account with this address
+ */
+export async function createInvitedAccount(
+  { prisma }: Pick<Database, 'prisma'>,
+  actor: Actor,
+  { companyId, ...names }: NewAccount,
+): Promise<{ id: string; secret: string; expiresAt: Date }> {
+  const { secret, hash, expiresAt } = newInvitation(nowDate());
+  const id = newId();
+  const subject = { kind: 'account', id };
+  return prisma.$transaction(async (tx) => {
+    await tx.account.create({
+      data: { id, companyId, ...names, department: '', invitationHash: hash, invitationExpiresAt: expiresAt },
+    });
+    await auditIn(tx, actor, [
+      { action: 'accounts.create', subject, companyId, detail: { active: true } },
+      { action: 'invitations.create', subject, companyId, detail: { expires_at: expiresAt.toISOString() } },
+    ]);
+    return { id, secret, expiresAt };
   });
 }
 

@@ -78,6 +78,7 @@ describe('the audited actions include', () => {
 
 /** Actions that only the console or only the command line offers. Each value is the reason or the alternative. */
 const oneSided: Record<string, string> = {
+  'accounts.create': 'the identity provider creates accounts over SCIM',
   'audit.download': 'penstock audit prints the entries, and leaves none',
   'exports.begin': 'writes to folders and buckets with the credentials of the operator',
   'imports.begin': 'reads files of the machine on which it runs',

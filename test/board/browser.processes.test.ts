@@ -145,15 +145,20 @@ describe('the console in a browser', () => {
     await page.close();
   });
 
-  test('times are shown in local time and in UTC, and the selected theme is kept', async () => {
+  test('times are relative with local time and UTC in the title, and the theme is kept', async () => {
     const page = await browser.newPage();
     await signIn(page, url);
     await page.goto(`${url}/users/${scene.user}`);
     const time = page.locator('time').first();
     const iso = (await time.getAttribute('datetime'))!;
-    expect(await time.getAttribute('title')).toBe(`${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`);
+    const title = (await time.getAttribute('title'))!;
+    expect(title).toContain(`(${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC)`);
+    expect(await time.textContent()).toMatch(/^(?:just now|\d+ (?:sec|min|hr)\. ago)$/);
     const local = `new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' }).format(new Date('${iso}'))`;
-    expect(await time.textContent()).toContain((await page.evaluate<string>(local)).split(' ')[0]);
+    expect(title).toContain((await page.evaluate<string>(local)).split(' ')[0]);
+    await page.getByRole('button', { name: 'Relative or full times' }).click();
+    expect(title).toContain(await time.textContent());
+    await page.getByRole('button', { name: 'Relative or full times' }).click();
     const themes = async () => [
       await page.evaluate('document.documentElement.dataset.theme'),
       await page.evaluate('getComputedStyle(document.body).backgroundColor'),

@@ -176,6 +176,7 @@ describe('access to each route by role', () => {
     ['get /keys/:id', () => `/keys/${scene.key}`, keys, 200, 404],
     ['post /keys/:id', () => `/keys/${scene.key}`, keyMakers, 400, 404],
     ['get /accounts', () => '/accounts', company, 200, 403],
+    ['post /accounts', () => '/accounts', company, 400, 403],
     ['get /accounts/:id', () => `/accounts/${account}`, ours, 200, 404],
     ['post /accounts/:id', () => `/accounts/${account}`, ours, 400, 404],
     ['post /accounts/:id/permissions', () => `/accounts/${account}/permissions`, ours, 400, 404],

@@ -111,14 +111,15 @@ describe('signing in to the console', () => {
     };
     const kept = await askFor('/users?q=ada&workspace=shop');
     expect(await signIn(kept)).toEqual(['/users?q=ada&workspace=shop', true]);
-    for (const path of ['/', '/sign-out', '/events']) expect([path, await askFor(path)]).toEqual([path, '']);
+    for (const path of ['/', '/home', '/sign-out', '/events'])
+      expect([path, await askFor(path)]).toEqual([path, '']);
     for (const made of [
       '//elsewhere.example',
       '/\\elsewhere.example',
       'https://elsewhere.example',
       '/sign-out',
     ])
-      expect(await signIn(`penstock_board_target=${encodeURIComponent(made)}`)).toEqual(['/', true]);
+      expect(await signIn(`penstock_board_target=${encodeURIComponent(made)}`)).toEqual(['/home', true]);
   });
 
   test('with a proxy that terminates TLS, the session cookie is sent over https only', async () => {

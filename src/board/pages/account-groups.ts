@@ -1,10 +1,11 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
+import { Refusal } from '../../resources/refusal.ts';
 import { teamPermissions } from '../../schemas/permissions.ts';
 import { namesOf } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
 import { type AppGroup, type GroupGrant, grantGroups } from '../../store/permission-sets.ts';
-import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
+import { PageError, type PageServices, type Visit } from '../console.ts';
 import { empty, pathWith, table } from '../layout.ts';
 
 /** Maximum number of an account's workspaces, and of teams per workspace, that the page shows. */
@@ -69,7 +70,11 @@ export async function groupTable({ prisma }: Database, { id, appGroups }: Holder
 }
 
 /** Renders the forms that assign a permission set or a team in a workspace of the company. */
-export async function grantForms({ prisma }: Database, { id, companyId }: Holder): Promise<Html> {
+export async function grantForms(
+  { prisma }: Database,
+  { id, companyId }: Holder,
+  tried?: TriedGrant,
+): Promise<Html> {
   const page = { select: { name: true }, orderBy: { name: 'asc' }, take: MAX_SUGGESTIONS } as const;
   const [workspaces, sets, teams] = await Promise.all([
     prisma.workspace.findMany({ ...page, where: { companyId } }),
@@ -78,18 +83,28 @@ export async function grantForms({ prisma }: Database, { id, companyId }: Holder
   ]);
   const offer = (list: string, rows: { name: string }[]) =>
     html`<datalist id="${list}">${[...new Set(rows.map(({ name }) => name))].map((name) => html`<option value="${name}"></option>`)}</datalist>`;
-  const input = (label: string, name: string) =>
-    html`<label>${label} <input name="${name}" list="${name}s" maxlength="255" required autocomplete="off"></label>`;
+  const problemAt = (verb: string, name: string) =>
+    tried?.verb === verb && tried.field === name ? tried.message : undefined;
+  const hint = (verb: string, name: string, problem: string | undefined) =>
+    problem !== undefined &&
+    html`<strong class="hint problem" id="${verb}-${name}" role="alert">${problem}</strong>`;
+  const input = (label: string, name: string, verb: string) => {
+    const problem = problemAt(verb, name);
+    const marks = problem !== undefined && html` aria-invalid="true" aria-describedby="${verb}-${name}"`;
+    return html`<label>${label} <input name="${name}" list="${name}s" value="${tried?.verb === verb && tried.given[name]?.[0]}" maxlength="255" required autocomplete="off"${marks}>${hint(verb, name, problem)}</label>`;
+  };
+  const chosen = tried?.verb === 'give_team' ? (tried.given.permission ?? []) : [];
   return html`${offer('workspaces', workspaces)}${offer('sets', sets)}${offer('teams', teams)}
-<h2>Give</h2><p class="lead">You give what you hold yourself. The next change that the identity provider sends of these permissions takes its place.</p>
+<h2 id="give">Give permissions</h2><p class="lead">You can give only permissions that you have. If an identity provider sends permissions of this account over SCIM, they replace these.</p>
+${tried?.field === '' && html`<p class="banner bad" role="alert">${tried.message}</p>`}
 ${
   sets.length > 0 &&
-  html`<form class="row" method="post" action="/accounts/${id}/permissions">${input('In the workspace', 'workspace')}${input('Permission set', 'set')}<button class="main" name="action" value="give_set">Assign permission set</button></form>`
+  html`<form class="row" method="post" action="/accounts/${id}/permissions#give">${input('In the workspace', 'workspace', 'give_set')}${input('Permission set', 'set', 'give_set')}<button class="main" name="action" value="give_set">Assign permission set</button></form>`
 }
 ${
   teams.length > 0 &&
-  html`<form class="stack card" method="post" action="/accounts/${id}/permissions">${input('In the workspace', 'workspace')}${input('Team', 'team')}
-<fieldset><legend>Permissions in the team</legend><div class="choices">${teamPermissions.map((name) => html`<label class="check"><input type="checkbox" name="permission" value="${name}"> <code>${name}</code></label>`)}</div></fieldset>
+  html`<form class="stack card" method="post" action="/accounts/${id}/permissions#give">${input('In the workspace', 'workspace', 'give_team')}${input('Team', 'team', 'give_team')}
+<fieldset><legend>Permissions in the team</legend>${hint('give_team', 'permission', problemAt('give_team', 'permission'))}<div class="choices">${teamPermissions.map((name) => html`<label class="check"><input type="checkbox" name="permission" value="${name}"${chosen.includes(name) && html` checked`}> <code>${name}</code></label>`)}</div></fieldset>
 <p class="actions"><button class="main" name="action" value="give_team">Assign team</button></p></form>`
 }
 ${sets.length === 0 && teams.length === 0 && html`<p class="lead">Create a <a href="/teams">team</a> or a <a href="${pathWith('/permission-sets', { company: companyId })}">permission set</a> first.</p>`}`;
@@ -107,27 +122,45 @@ async function findHolder({ services, viewer, params }: Visit<PageServices>) {
 
 type Changed = Pick<GroupGrant, 'appGroups' | 'gives' | 'workspaceId' | 'detail'>;
 
-const act: Page<PageServices> = {
-  method: 'post',
-  path: '/accounts/:id/permissions',
-  right: 'company',
-  async handle(visit) {
-    const { services, actor } = visit;
-    const account = await findHolder(visit);
-    const changed = await change(visit, account);
-    const to = (done: string) => ({ to: pathWith(`/accounts/${account.id}`, { done }) });
-    if (changed === undefined) return to('as_before');
-    if (changed.appGroups.length > MAX_GROUPS)
-      throw new PageError(409, `An account can have at most ${MAX_GROUPS} workspaces.`);
-    const ending = await grantGroups(services.database.pool, actor, { account, ...changed });
-    if (ending !== 'done')
-      throw new PageError(
-        409,
-        'The account was changed by someone else at the same time. Reload the account and try again.',
-      );
-    return to(changed.gives ? 'given' : 'taken');
-  },
-};
+/** A form whose values were rejected. */
+export interface TriedGrant {
+  /** Action of the form. */
+  verb: string;
+  given: Record<string, string[]>;
+  /** Field with the error; empty for an error of the whole form. */
+  field: string;
+  message: string;
+}
+
+/** Changes the permissions of the account. @returns the page to open, or the form with its error */
+export async function changeGroups(visit: Visit<PageServices>): Promise<{ to: string } | TriedGrant> {
+  try {
+    return await applyChange(visit);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    const given = Object.fromEntries(
+      ['workspace', 'set', 'team', 'permission'].map((name) => [name, visit.fields(name)]),
+    );
+    return { verb: visit.field('action'), given, field: error.field ?? '', message: error.message };
+  }
+}
+
+async function applyChange(visit: Visit<PageServices>): Promise<{ to: string }> {
+  const { services, actor } = visit;
+  const account = await findHolder(visit);
+  const changed = await change(visit, account);
+  const to = (done: string) => ({ to: pathWith(`/accounts/${account.id}`, { done }) });
+  if (changed === undefined) return to('as_before');
+  if (changed.appGroups.length > MAX_GROUPS)
+    throw new PageError(409, `An account can have at most ${MAX_GROUPS} workspaces.`);
+  const ending = await grantGroups(services.database.pool, actor, { account, ...changed });
+  if (ending !== 'done')
+    throw new PageError(
+      409,
+      'The account was changed by someone else at the same time. Reload the account and try again.',
+    );
+  return to(changed.gives ? 'given' : 'taken');
+}
 
 /**
  * @returns undefined if nothing would change
@@ -165,12 +198,11 @@ function wanted(field: Visit<PageServices>['field'], name: string) {
   return { OR: [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])] };
 }
 
-/** @throws {PageError} if the company has no such workspace; a workspace of another company gives the same error */
+/** @throws {Refusal} if the company has no such workspace; a workspace of another company gives the same error */
 async function workspaceOf({ services, field }: Visit<PageServices>, companyId: string): Promise<string> {
   const where = { companyId, ...wanted(field, 'workspace') };
   const workspace = await services.database.prisma.workspace.findFirst({ where, select: { id: true } });
-  if (!workspace)
-    throw new PageError(400, "'workspace' must be the name or id of a workspace of the company.");
+  if (!workspace) throw new Refusal('Must be the name or id of a workspace of the company.', 'workspace');
   return workspace.id;
 }
 
@@ -188,7 +220,7 @@ async function giveSet(visit: Visit<PageServices>, { companyId, appGroups }: Hol
   const workspaceId = await workspaceOf(visit, companyId);
   const where = { companyId, ...wanted(field, 'set') };
   const set = await services.database.prisma.permissionSet.findFirst({ where });
-  if (!set) throw new PageError(400, "'set' must be the name or id of a permission set of the company.");
+  if (!set) throw new Refusal('Must be the name or id of a permission set of the company.', 'set');
   if (!viewer.holds(set.permissions, workspaceId)) throw tooMuch();
   return {
     appGroups: withGroup(appGroups as AppGroup[], workspaceId, (group) => ({
@@ -205,11 +237,11 @@ async function giveTeam(visit: Visit<PageServices>, { companyId, appGroups }: Ho
   const workspaceId = await workspaceOf(visit, companyId);
   const where = { workspaceId, ...wanted(field, 'team') };
   const found = await services.database.prisma.team.findFirst({ where, select: { id: true } });
-  if (!found) throw new PageError(400, "'team' must be the name or id of a team of the workspace.");
+  if (!found) throw new Refusal('Must be the name or id of a team of the workspace.', 'team');
   const given = fields('permission');
   const permissions = teamPermissions.filter((one) => given.includes(one));
   if (permissions.length === 0 || given.some((one) => !permissions.includes(one)))
-    throw new PageError(400, "'permission' must be one or more of the listed permissions of a team.");
+    throw new Refusal('Choose at least one permission of the list.', 'permission');
   if (!viewer.holds(permissions, workspaceId)) throw tooMuch();
   const team = { team: found.id, permissions };
   return {
@@ -224,5 +256,3 @@ async function giveTeam(visit: Visit<PageServices>, { companyId, appGroups }: Ho
     detail: { team: team.team, permissions },
   };
 }
-
-export const accountGroupPages = [act];

@@ -11,6 +11,7 @@ import {
   usesPersonalData,
 } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
+import { Refusal } from '../../resources/refusal.ts';
 import { evaluateUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { lacking, PageError, type PageServices, type Visit } from '../console.ts';
@@ -39,7 +40,8 @@ let counts = 0;
 /** Values of a form and the result of the last action. */
 export interface Shown {
   given?: Record<(typeof fields)[number], string>;
-  problem?: string | undefined;
+  /** Error of the last action and the name of its field. */
+  problem?: { field: string; message: string } | undefined;
   counted?: Part;
 }
 
@@ -51,9 +53,15 @@ export function indented(definition: Definition): string {
   return text.length <= MAX_DEFINITION_CHARACTERS ? text : JSON.stringify(definition);
 }
 
-export const problemOf = ({ problem }: Shown): Part =>
-  problem !== undefined &&
-  html`<p class="banner bad" role="alert">${problem} The segment was not changed.</p>`;
+/** Renders the error of a field below its control. */
+export function problemAt({ problem }: Shown, field: string): { marks: Part; hint: Part } {
+  if (problem?.field !== field) return { marks: undefined, hint: undefined };
+  const id = `segment-${field}-problem`;
+  return {
+    marks: html` aria-invalid="true" aria-describedby="${id}"`,
+    hint: html`<strong class="hint problem" id="${id}" role="alert">${problem.message} The segment was not changed.</strong>`,
+  };
+}
 
 /**
  * Describes a definition in words, shortened to `max` characters. Masked if it refers to personal data that the viewer
@@ -68,21 +76,23 @@ export function inWords(definition: Definition, pii: boolean, max = MAX_DEFINITI
 interface Form {
   action: string;
   given: NonNullable<Shown['given']>;
+  shown: Shown;
   /** The existing segment; absent in the form for a new one. */
   segment?: ShownSegment;
 }
 
-export function form(viewer: Viewer, workspace: Workspace, { action, given, segment }: Form): Part {
+export function form(viewer: Viewer, workspace: Workspace, { action, given, shown, segment }: Form): Part {
   const mayEdit = viewer.can('edit_segments', workspace.id);
   const mayCount = viewer.can('users', workspace.id);
   if (!mayEdit && !mayCount) return undefined;
+  const at = (field: string) => problemAt(shown, field);
   return html`<form class="stack card" method="post" action="${action}"><input type="hidden" name="workspace" value="${workspace.id}">
 <p class="faint">Filters are explained at <code>/docs/guides/segments</code> of the API, and in <code>docs/segments.md</code>.</p>
-<label>Filter as JSON <textarea name="definition" rows="8" maxlength="${MAX_DEFINITION_CHARACTERS}" spellcheck="false" autocomplete="off" required>${given.definition}</textarea></label>
+<label>Filter as JSON <textarea name="definition" rows="8" maxlength="${MAX_DEFINITION_CHARACTERS}" spellcheck="false" autocomplete="off" required${at('definition').marks}>${given.definition}</textarea>${at('definition').hint}</label>
 ${
   mayEdit &&
-  html`<label>Name, unlike that of any other segment of the workspace <input name="name" value="${given.name}" maxlength="${MAX_NAME}" autocomplete="off"></label>
-<label>What it is for <input name="purpose" value="${given.purpose}" maxlength="${MAX_PURPOSE}" autocomplete="off"></label>`
+  html`<label>Name (unique in this workspace) <input name="name" value="${given.name}" maxlength="${MAX_NAME}" autocomplete="off"${at('name').marks}>${at('name').hint}</label>
+<label>Purpose <span class="faint">(optional)</span> <input name="purpose" value="${given.purpose}" maxlength="${MAX_PURPOSE}" autocomplete="off"${at('purpose').marks}>${at('purpose').hint}</label>`
 }
 <p class="actions">${mayCount && html`<button name="action" value="count">Count matching users</button>`}
 ${mayEdit && html`<button class="main" name="action" value="${segment ? 'update' : 'create'}">${segment ? 'Save segment' : 'Create segment'}</button>`}</p></form>`;
@@ -113,14 +123,14 @@ function readFilter(text: string): Definition {
   }
 }
 
-/** @throws {InvalidDefinition} naming the field and its rule */
+/** @throws {InvalidDefinition | Refusal} naming the field and its rule */
 export function readWords({ field }: Visit<PageServices>): SegmentWords {
   const definition = readFilter(field('definition'));
   const [name, purpose] = [field('name').trim(), field('purpose').trim()];
   if (name === '' || name.length > MAX_NAME)
-    throw new InvalidDefinition(`'name' has 1 to ${MAX_NAME} characters.`);
+    throw new Refusal(`A name must have 1 to ${MAX_NAME} characters.`, 'name');
   if (purpose.length > MAX_PURPOSE)
-    throw new InvalidDefinition(`'purpose' must have at most ${MAX_PURPOSE} characters.`);
+    throw new Refusal(`A purpose must have at most ${MAX_PURPOSE} characters.`, 'purpose');
   return { name, purpose, definition };
 }
 
@@ -138,8 +148,10 @@ export async function tryAgain(
     const done = await work();
     return 'to' in done ? done : await again({ given, counted: done.counted });
   } catch (error) {
-    if (!(error instanceof InvalidDefinition)) throw error;
-    return { ...(await again({ given, problem: error.message })), status: 400 };
+    const isKnown = error instanceof InvalidDefinition || error instanceof Refusal;
+    if (!isKnown) throw error;
+    const field = error instanceof Refusal ? (error.field ?? '') : 'definition';
+    return { ...(await again({ given, problem: { field, message: error.message } })), status: 400 };
   }
 }
 

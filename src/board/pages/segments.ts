@@ -1,7 +1,8 @@
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { InvalidDefinition, usesPersonalData } from '../../profile/segment.ts';
+import { usesPersonalData } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
+import { Refusal } from '../../resources/refusal.ts';
 import { listExports, type ShownExport } from '../../store/segment-exports.ts';
 import {
   archiveSegment,
@@ -21,7 +22,7 @@ import {
   form,
   indented,
   inWords,
-  problemOf,
+  problemAt,
   readWords,
   type Shown,
   TAKEN,
@@ -58,7 +59,6 @@ async function listPage(visit: Visit<PageServices>, workspace: Workspace, shown:
     ]);
   return html`<h1>Segments</h1>
 <p class="lead">Named filters over the users of the workspace ${workspace.name}. Who is in one is found when somebody asks, never stored.</p>
-${problemOf(shown)}
 ${workspaces.length > 1 && html`<form class="row" method="get" action="/segments">${workspaceChoice(workspaces, workspace, { mayBeAll: false })}<button>Show</button></form>`}
 ${
   rows.length === 0
@@ -72,7 +72,7 @@ ${
 }
 ${found.length > PAGE && nextPage('/segments', { workspace: workspace.id, before: found[PAGE - 1]!.id })}
 <h2>Filter</h2>${shown.counted}
-${form(viewer, workspace, { action: '/segments', given: shown.given ?? { name: '', purpose: '', definition: '{"all": []}' } })}`;
+${form(viewer, workspace, { action: '/segments', shown, given: shown.given ?? { name: '', purpose: '', definition: '{"all": []}' } })}`;
 }
 
 const pathOf = ({ id, workspaceId }: ShownSegment) => pathWith(`/segments/${id}`, { workspace: workspaceId });
@@ -96,7 +96,7 @@ const make: Page<PageServices> = {
         if (!viewer.can('edit_segments', workspace.id)) throw lacking('edit_segments');
         const words = { workspaceId: workspace.id, ...readWords(visit) };
         const made = await createSegment(services.database.pool, actor, words);
-        if (made === 'taken') throw new InvalidDefinition(TAKEN);
+        if (made === 'taken') throw new Refusal(TAKEN, 'name');
         return { to: pathWith(`/segments/${made.id}`, { workspace: workspace.id, done: 'named' }) };
       },
       async (shown) => ({ title: 'Segments', body: await listPage(visit, workspace, shown) }),
@@ -132,7 +132,6 @@ function segmentPage(viewer: Viewer, { segment, workspace }: One, shown: Shown =
   const mayArchive = isActive && viewer.can('archive_segments', workspace.id);
   return html`<h1>${name}</h1>
 <p class="lead">Segment of the workspace <a href="${pathWith('/segments', { workspace: workspace.id })}">${workspace.name}</a></p>
-${problemOf(shown)}
 <div class="card">${facts([
     ['Means users with', html`<span class="wrap">${inWords(definition, pii)}</span>`],
     ['For', purpose],
@@ -144,12 +143,12 @@ ${problemOf(shown)}
   ])}</div>
 ${!mayRead && html`<p class="lead">The filter asks for what tells who somebody is: it is shown with the permission “view_pii”.</p>`}
 ${shown.counted}
-${isActive && mayRead && html`<h2>Filter</h2>${form(viewer, workspace, { action: `/segments/${segment.id}`, given, segment })}`}
+${isActive && mayRead && html`<h2>Filter</h2>${form(viewer, workspace, { action: `/segments/${segment.id}`, given, shown, segment })}`}
 ${
   mayArchive &&
   html`<h2>Archive</h2><p class="lead">Nobody can use it any more, and its name stays taken.</p>
 <form class="stack card" method="post" action="/segments/${segment.id}"><input type="hidden" name="workspace" value="${workspace.id}">
-<label>Type archive to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="archive" required></label>
+<label>Type archive to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="archive" required${problemAt(shown, 'confirm').marks}>${problemAt(shown, 'confirm').hint}</label>
 <p class="actions"><button class="danger" name="action" value="archive">Archive segment</button></p></form>`
 }`;
 }
@@ -187,13 +186,13 @@ const act: Page<PageServices> = {
               throw lacking('pii');
             const words = { id, workspaceId, ...readWords(visit) };
             const ending = await updateSegment(services.database.pool, actor, words);
-            if (ending === 'taken') throw new InvalidDefinition(TAKEN);
+            if (ending === 'taken') throw new Refusal(TAKEN, 'name');
             return back(ending === 'done' ? 'changed' : 'as_before');
           }
           case 'archive': {
             if (!viewer.can('archive_segments', workspaceId)) throw lacking('archive_segments');
             if (field('confirm').trim() !== 'archive')
-              throw new PageError(400, "Type 'archive' to confirm. The segment was not archived.");
+              throw new Refusal('The text does not match archive.', 'confirm');
             const ending = await archiveSegment(services.database.pool, actor, { id, workspaceId, name });
             return back(ending === 'done' ? 'archived' : 'as_before');
           }

@@ -2,8 +2,7 @@ import { DateTime } from 'luxon';
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
-import { readCount } from '../../resources/fields.ts';
-import { InvalidValue } from '../../resources/refusal.ts';
+import { choice, readCount, text } from '../../resources/fields.ts';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
 import { bucketsOf, rulesOf } from '../../schemas/vendor-rules.ts';
 import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
@@ -11,6 +10,7 @@ import type { Workspace } from '../access.ts';
 import { dailyChart } from '../chart.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, duration, empty, pathWith, table, uuid } from '../layout.ts';
+import { formFields, formProblem, readForm, type Sent } from '../resource-form.ts';
 
 /** Number of days of usage that the page shows. */
 const DAYS = 30;
@@ -43,11 +43,11 @@ const list: Page<PageServices> = {
     });
     const shown = behind.slice(0, PAGE);
     const body = html`<h1>Workspaces</h1>
-<p class="lead">Each with its limits, and with what was applied in it by day. The oldest first.</p>
-<form class="row" method="get" action="/workspaces" role="search"><label class="grow">Name or id, in full <input type="search" name="q" maxlength="255" autocomplete="off"></label><button class="main">Look up</button></form>
+<p class="lead">Limits and usage of each workspace, oldest first.</p>
+<form class="row" method="get" action="/workspaces" role="search"><label class="grow">Complete name or id <input type="search" name="q" maxlength="255" autocomplete="off"></label><button class="main">Search</button></form>
 ${
   shown.length === 0
-    ? empty('None behind this one', html`<a href="/workspaces">The first ones</a>`)
+    ? empty('No more workspaces', html`<a href="/workspaces">First page</a>`)
     : table(
         'Workspaces',
         ['Workspace', 'Id'],
@@ -63,25 +63,36 @@ const show: Page<PageServices> = {
   method: 'get',
   path: '/workspaces/:id',
   right: 'usage',
-  async handle({ services, viewer, findWorkspace, params }) {
+  async handle(visit) {
+    const { findWorkspace, params } = visit;
     const workspace = isUuid(params.id ?? '') ? await findWorkspace(params.id!) : undefined;
     if (!workspace) throw new PageError(404, 'Workspace not found, or your account has no permission in it.');
-    const { prisma } = services.database;
-    const [overrides, usage] = await Promise.all([
-      prisma.rateLimit.findMany({ where: { workspaceId: workspace.id } }),
-      readUsage(services, workspace),
-    ]);
-    const isOperator = viewer.accountId === undefined;
-    const body = html`<h1>${workspace.name}</h1>
-<p class="lead">Workspace ${uuid(workspace.id)}${viewer.can('keys', workspace.id) && html` · <a href="${pathWith('/keys', { workspace: workspace.id })}">its API keys</a>, with the requests of each`}</p>
-<h2>Usage</h2>${usageOf(usage)}
-<h2>Limits</h2>
-<p class="lead">Requests that it may make of one bucket, in one window. A web process that refuses one answers 429.</p>
-${limitTable(overrides, services)}
-${isOperator && limitForm(workspace, overrides)}`;
-    return { title: workspace.name, body };
+    return { title: workspace.name, body: await workspacePage(visit, workspace) };
   },
 };
+
+/** @param sent the form of a limit that has an error */
+async function workspacePage(
+  { services, viewer, query }: Visit<PageServices>,
+  workspace: Workspace,
+  sent?: Sent,
+): Promise<Html> {
+  const { prisma } = services.database;
+  const [overrides, usage] = await Promise.all([
+    prisma.rateLimit.findMany({ where: { workspaceId: workspace.id } }),
+    readUsage(services, workspace),
+  ]);
+  const isOperator = viewer.accountId === undefined;
+  const limits = limitsOf(overrides, services);
+  const chosen = limits.find(({ bucket }) => bucket === query('bucket'));
+  return html`<h1>${workspace.name}</h1>
+<p class="lead">Workspace ${uuid(workspace.id)}${viewer.can('keys', workspace.id) && html` · <a href="${pathWith('/keys', { workspace: workspace.id })}">API keys</a>`}</p>
+<h2>Usage</h2>${usageOf(usage)}
+<h2>Limits</h2>
+<p class="lead">The number of requests of one bucket that the workspace may send in one window. Web answers further requests with 429.</p>
+${limitTable(limits, isOperator ? workspace : undefined)}
+${isOperator && limitForm(workspace, { chosen, sent })}`;
+}
 
 interface Used {
   day: string;
@@ -137,40 +148,66 @@ ${table(
     grouped(total),
   ]),
 )}
-<p class="faint pager">Days are those of UTC. <code>penstock usage</code> has earlier ones.</p>`;
+<p class="faint pager">Days are in UTC. <code>penstock usage</code> prints earlier days.</p>`;
 }
 
-function limitTable(overrides: RateLimitOverride[], { config }: PageServices): Html {
+/** The limit of one bucket in a workspace. */
+interface Limit {
+  bucket: string;
+  requests: number;
+  windowSeconds: number;
+  /** Whether the workspace has its own limit, instead of the default. */
+  isOwn: boolean;
+}
+
+function limitsOf(overrides: RateLimitOverride[], { config }: PageServices): Limit[] {
   const given = new Map(overrides.map((one) => [one.bucket, one]));
+  return Object.entries(bucketsOf(rulesOf[config.VENDOR_RULES])).map(([bucket, usual]) => {
+    const { requests, windowSeconds } = given.get(bucket) ?? usual;
+    return { bucket, requests, windowSeconds, isOwn: given.has(bucket) };
+  });
+}
+
+/** @param changeable the workspace if the viewer may change its limits */
+function limitTable(limits: Limit[], changeable: Workspace | undefined): Html {
+  const reset = ({ bucket }: Limit, { id }: Workspace) =>
+    html`<form method="post" action="/workspaces/${id}"><input type="hidden" name="bucket" value="${bucket}"><button name="action" value="reset" aria-label="Remove limit of ${bucket}">Remove limit</button></form>`;
   return table(
     'Limits',
-    ['Bucket', { name: 'Requests', number: true }, 'In', 'Whose'],
-    Object.entries(bucketsOf(rulesOf[config.VENDOR_RULES])).map(([bucket, usual]) => {
-      const { requests, windowSeconds } = given.get(bucket) ?? usual;
-      return [
-        html`<code>${bucket}</code>`,
-        grouped(requests),
-        duration(windowSeconds),
-        given.has(bucket) ? badge('its own', 'warn') : 'as every workspace',
-      ];
-    }),
+    ['Bucket', { name: 'Requests', number: true }, 'In', 'Source', ...(changeable ? ['Actions'] : [])],
+    limits.map((limit) => [
+      html`<code>${limit.bucket}</code>`,
+      grouped(limit.requests),
+      duration(limit.windowSeconds),
+      limit.isOwn ? badge('own limit', 'warn') : 'default',
+      ...(changeable
+        ? [
+            html`<div class="buttons"><a class="button" href="${pathWith(`/workspaces/${changeable.id}`, { bucket: limit.bucket })}#limit" aria-label="Change limit of ${limit.bucket}">Change</a>${limit.isOwn && reset(limit, changeable)}</div>`,
+          ]
+        : []),
+    ]),
   );
 }
 
-function limitForm({ id }: Workspace, overrides: RateLimitOverride[]): Html {
-  const options = (names: string[]) => names.map((name) => html`<option value="${name}">${name}</option>`);
-  return html`<h2>Change a limit</h2>
-<form class="row" method="post" action="/workspaces/${id}">
-<label>Bucket <select name="bucket">${options(Object.keys(buckets))}</select></label>
-<label>Requests <input name="requests" inputmode="numeric" required autocomplete="off"></label>
-<label>In seconds <input name="window_seconds" inputmode="numeric" required autocomplete="off"></label>
-<button class="main" name="action" value="set">Set</button></form>
-${
-  overrides.length > 0 &&
-  html`<form class="row" method="post" action="/workspaces/${id}">
-<label>Its own limit of <select name="bucket">${options(overrides.map(({ bucket }) => bucket))}</select></label>
-<button name="action" value="reset">Remove limit</button></form>`
-}`;
+const limitFields = {
+  bucket: choice({ label: 'Bucket', help: 'Endpoints that share the limit' }, Object.keys(buckets)),
+  requests: text({ label: 'Requests', help: 'Maximum number of requests in one window' }, readCount),
+  window_seconds: text({ label: 'Window in seconds', help: 'For example 60' }, readCount),
+};
+
+/** @param chosen the limit whose values fill the form */
+function limitForm(
+  { id }: Workspace,
+  { chosen, sent }: { chosen: Limit | undefined; sent: Sent | undefined },
+): Html {
+  const filled = chosen && {
+    ...{ bucket: chosen.bucket, requests: String(chosen.requests) },
+    window_seconds: String(chosen.windowSeconds),
+  };
+  return html`<h2 id="limit">Change a limit</h2>
+<form class="stack card" method="post" action="/workspaces/${id}#limit">${formProblem(sent)}
+${formFields(limitFields, { id: 'limit', sent, filled })}
+<p class="actions"><button class="main" name="action" value="set">Set limit</button></p></form>`;
 }
 
 const act: Page<PageServices> = {
@@ -181,24 +218,24 @@ const act: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, params, actor, field } = visit;
     const workspaceId = params.id ?? '';
-    if ((await viewer.find('usage', workspaceId))?.id !== workspaceId)
-      throw new PageError(404, 'Workspace not found.');
-    const bucket = field('bucket');
-    if (!Object.hasOwn(buckets, bucket))
-      throw new PageError(400, "'bucket' must be one of the buckets in the list.");
+    const found = await viewer.find('usage', workspaceId);
+    if (found?.id !== workspaceId) throw new PageError(404, 'Workspace not found.');
     const back = (done: string) => ({ to: pathWith(`/workspaces/${workspaceId}`, { done }) });
     switch (field('action')) {
       case 'set': {
-        const limit = {
-          requests: readPart(visit, 'requests'),
-          windowSeconds: readPart(visit, 'window_seconds'),
-        };
+        const { values, ...sent } = readForm(visit, limitFields);
+        if (Object.keys(sent.problems).length > 0)
+          return { title: found.name, status: 400, body: await workspacePage(visit, found, sent) };
         await setRateLimit(services.database, actor, {
-          ...{ workspaceId, bucket: bucket as BucketName, ...limit },
+          ...{ workspaceId, bucket: values.bucket as BucketName },
+          ...{ requests: values.requests as number, windowSeconds: values.window_seconds as number },
         });
         return back('limited');
       }
       case 'reset': {
+        const bucket = field('bucket');
+        if (!Object.hasOwn(buckets, bucket))
+          throw new PageError(400, "'bucket' must be one of the buckets in the list.");
         const count = await resetRateLimits(services.database, actor, { workspaceId, bucket });
         return back(count > 0 ? 'unlimited' : 'as_before');
       }
@@ -207,14 +244,5 @@ const act: Page<PageServices> = {
     }
   },
 };
-
-/** @throws {PageError} naming the field and its rule */
-function readPart({ field }: Visit<PageServices>, name: string): number {
-  try {
-    return readCount(field(name));
-  } catch (error) {
-    throw error instanceof InvalidValue ? new PageError(400, `'${name}': ${error.message}`) : error;
-  }
-}
 
 export const workspacePages = [list, show, act];

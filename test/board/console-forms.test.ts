@@ -1,0 +1,116 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { searchAudit } from '../../src/store/audit-list.ts';
+import { createVisitor } from './browser-session.ts';
+import { type Console, openConsole, post } from './console-scene.ts';
+import { DEFAULT_COMPANY, PASSWORD, type Visitor } from './people.ts';
+
+let scene: Console;
+let admin: Visitor;
+beforeAll(async () => {
+  scene = await openConsole();
+  admin = (await scene.people.arrive(['admin'])).visitor;
+});
+afterAll(() => scene?.installation.stop());
+
+/** Submits a form, and returns the error next to each field, and the value that each field has in the answer. */
+async function submit(visitor: Visitor, path: string, fields: Record<string, string>) {
+  const answer = await post(visitor, path, fields);
+  const text = await answer.text();
+  const controls = [
+    ...text.matchAll(/<(?:input|select|textarea) name="([a-z_]+)"([^>]*aria-invalid="true"[^>]*)>/g),
+  ];
+  return {
+    status: answer.status,
+    invalid: controls.map(([, name]) => name),
+    problem: /<strong class="(?:hint )?problem"[^>]*>([^<]+)/.exec(text)?.[1],
+    has: (name: string, value: string) =>
+      new RegExp(`name="${name}"[^>]*value="${value}"`).test(text) ||
+      text.includes(`<option value="${value}" selected`),
+    text,
+  };
+}
+
+test('a limit with an invalid number keeps the input and shows the error at its field', async () => {
+  const fields = { action: 'set', bucket: 'users.merge', requests: 'many', window_seconds: '60' };
+  const wrong = await submit(scene.operator, `/workspaces/${scene.shop}`, { ...fields, bucket: 'scim' });
+  expect([wrong.status, wrong.invalid]).toEqual([400, ['requests']]);
+  expect(wrong.problem).toContain('Must be a whole number');
+  expect([
+    wrong.has('requests', 'many'),
+    wrong.has('window_seconds', '60'),
+    wrong.has('bucket', 'scim'),
+  ]).toEqual([...[true, true, true]]);
+});
+
+test('the table of limits links to a form with the present values of the bucket', async () => {
+  const answer = await scene.operator.get(`/workspaces/${scene.shop}?bucket=scim`, { accept: 'text/html' });
+  const text = await answer.text();
+  expect(text).toContain(`href="/workspaces/${scene.shop}?bucket=scim#limit"`);
+  expect(text).toContain('<option value="scim" selected>');
+  expect(text).toMatch(/name="requests" value="5000"/);
+  expect(text).toMatch(/name="window_seconds" value="86400"/);
+});
+
+test('a segment with an invalid name or filter shows the error at that field', async () => {
+  const path = `/segments?workspace=${scene.shop}`;
+  const fields = {
+    action: 'create',
+    workspace: scene.shop,
+    name: 'Teal',
+    purpose: 'kept',
+    definition: '{"all": []}',
+  };
+  const taken = await submit(scene.operator, path, fields);
+  expect([taken.status, taken.invalid, taken.has('purpose', 'kept')]).toEqual([400, ['name'], true]);
+  expect(taken.problem).toContain('already has this name');
+  const broken = await submit(scene.operator, path, { ...fields, definition: '{' });
+  expect([broken.invalid, broken.has('name', 'Teal')]).toEqual([['definition'], true]);
+  const unconfirmed = await submit(scene.operator, `/segments/${scene.segment}`, {
+    ...{ action: 'archive', workspace: scene.shop, confirm: 'no' },
+  });
+  expect([unconfirmed.status, unconfirmed.invalid]).toEqual([400, ['confirm']]);
+});
+
+test('permissions for an unknown workspace or set keep the input and show the error at its field', async () => {
+  await scene.query(
+    "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'Support', '{view_user_profile}')",
+    ...[uuidv7(), DEFAULT_COMPANY],
+  );
+  const { id } = await scene.people.arrive();
+  const path = `/accounts/${id}/permissions`;
+  const set = await submit(admin, path, { action: 'give_set', workspace: 'shop', set: 'Suport' });
+  expect([set.status, set.invalid]).toEqual([400, ['set']]);
+  expect([set.has('workspace', 'shop'), set.has('set', 'Suport')]).toEqual([true, true]);
+  const workspace = await submit(admin, path, { action: 'give_set', workspace: 'shoop', set: 'Support' });
+  expect(workspace.invalid).toEqual(['workspace']);
+});
+
+test('an administrator invites a person by email, who sets a password and signs in', async () => {
+  const email = `${uuidv7()}@example.com`;
+  const fields = { email: 'nobody', given_name: 'Grace', family_name: 'Hopper' };
+  const wrong = await submit(admin, '/accounts', fields);
+  expect([wrong.status, wrong.invalid, wrong.has('given_name', 'Grace')]).toEqual([400, ['email'], true]);
+  const invited = await submit(admin, '/accounts', { ...fields, email: email.toUpperCase() });
+  expect(invited.status).toBe(200);
+  const [, token] = /\/invitation\?token=([\w-]{43})/.exec(invited.text)!;
+  expect((await scene.people.accept(token!)).status).toBe(303);
+  const person = createVisitor(scene.board);
+  expect((await person.signIn(email, PASSWORD)).status).toBe(303);
+  // The new account has no permissions.
+  expect((await person.get('/users', { accept: 'text/html' })).status).toBe(403);
+  const again = await submit(admin, '/accounts', { ...fields, email });
+  expect([again.status, again.invalid, again.has('email', email)]).toEqual([409, ['email'], true]);
+  const [{ id }] = await scene.query('select id from accounts where email = $1', email);
+  const { rows } = await searchAudit(scene.installation.database.pool, { subject: id, limit: 10 });
+  expect(rows.map(({ action }) => action)).toEqual(
+    expect.arrayContaining(['accounts.create', 'invitations.create', 'invitations.accept']),
+  );
+});
+
+test('an administrator invites only into the own company', async () => {
+  const email = `${uuidv7()}@example.com`;
+  const fields = { company: uuidv7(), email, given_name: 'Grace', family_name: 'Hopper' };
+  expect((await submit(admin, '/accounts', fields)).status).toBe(404);
+  expect(await scene.query('select from accounts where email = $1', email)).toEqual([]);
+});
