@@ -100,6 +100,8 @@ export interface LineChart {
   lines: readonly Line[];
   /** Times of the points, in epoch milliseconds. */
   times: readonly number[];
+  /** Format of the times below the chart. */
+  axis: 'time' | 'day';
   /** Formats a value with its unit. */
   show(value: number): string;
   /** Minimum value at the top of the chart, so that very small values look small. */
@@ -110,7 +112,7 @@ export interface LineChart {
  * Draws lines over time on the server. Screen readers read the highest and the latest value of each line; the page must
  * also show a table. A script in the browser shows the values of the point under the pointer.
  */
-export function lineChart(name: string, { lines, times, show, minTop }: LineChart): Html {
+export function lineChart(name: string, { lines, times, axis, show, minTop }: LineChart): Html {
   const known = lines.map(({ values }) => values.filter((value) => value !== undefined));
   const top = Math.max(minTop, ...known.flat());
   const legend = lines.map((line, index) => {
@@ -127,11 +129,32 @@ export function lineChart(name: string, { lines, times, show, minTop }: LineChar
   const description = `${legend.map((one) => `${one.name}: ${one.description}`).join('; ')}${gaps}`;
   const step = ((times[1] ?? 0) - (times[0] ?? 0)) / 1000;
   return html`<figure class="chart lines card" data-chart-from="${times[0] ?? 0}" data-chart-step="${step}"><h3>${name} <span class="point" data-point aria-hidden="true"></span></h3>
-<div class="plot"><span class="top">${show(top)}</span><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}. ${description}">${gapsOf(lines, times.length)}${lines.map(
+<div class="plot"><span class="top">${show(top)}</span><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}. ${description}">${gapsOf(lines, times.length)}${TICKS}${lines.map(
     ({ values }, index) =>
       html`<path class="line-${index}" d="${pathOf(values, top)}" data-values="${values.map((value) => (value === undefined ? '' : show(value))).join('|')}"/>`,
   )}</svg></div>
+${axisOf(times, axis)}
 <figcaption>${legend.map((one, index) => html`<span><span class="key line-${index}" aria-hidden="true"></span>${one.name}: ${one.description}</span>`)}</figcaption></figure>`;
+}
+
+/** Number of parts of the x axis. Each begins with a vertical line and its time. */
+const PARTS = 4;
+
+const TICKS = Array.from(
+  { length: PARTS },
+  (_, part) =>
+    html`<line class="tick" x1="${(WIDTH * part) / PARTS}" x2="${(WIDTH * part) / PARTS}" y1="0" y2="${HEIGHT}"/>`,
+);
+
+/** Renders the x axis in UTC. A script converts its times to the reader's time zone. */
+function axisOf(times: readonly number[], axis: LineChart['axis']): Html {
+  const step = (times[1] ?? 0) - (times[0] ?? 0);
+  const labels = Array.from({ length: PARTS }, (_, part) => {
+    const iso = new Date((times[0] ?? 0) + (step * times.length * part) / PARTS).toISOString();
+    const text = axis === 'day' ? iso.slice(5, 10) : iso.slice(11, 16);
+    return html`<time datetime="${iso}" data-axis="${axis}">${text}</time>`;
+  });
+  return html`<div class="axis" aria-hidden="true">${labels}</div>`;
 }
 
 /** Draws a single line for a table cell. Hidden from screen readers, because the cell also has the numbers. */

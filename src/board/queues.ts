@@ -76,6 +76,45 @@ function withoutReason<Shown extends { toJSON(): object }>(job: Shown): Shown {
   return job;
 }
 
+/** The console's fonts and colors for Bull Board, as in assets/console.css: first the light theme, then the dark one. */
+const tokens = {
+  background: ['#fbfbfa', '#121315'],
+  foreground: ['#1b1c1e', '#e8e9eb'],
+  card: ['#ffffff', '#191b1e'],
+  'card-foreground': ['#1b1c1e', '#e8e9eb'],
+  popover: ['#ffffff', '#191b1e'],
+  'popover-foreground': ['#1b1c1e', '#e8e9eb'],
+  primary: ['#2f55cf', '#4a6ee0'],
+  'primary-foreground': ['#ffffff', '#ffffff'],
+  secondary: ['#f4f4f2', '#202327'],
+  'secondary-foreground': ['#1b1c1e', '#e8e9eb'],
+  muted: ['#f4f4f2', '#202327'],
+  'muted-foreground': ['#62656b', '#9ba1a9'],
+  accent: ['#e9edfa', '#20283f'],
+  'accent-foreground': ['#1b1c1e', '#e8e9eb'],
+  border: ['#e3e3df', '#2e3237'],
+  input: ['#c9c9c5', '#454a51'],
+  ring: ['#2f55cf', '#4a6ee0'],
+  sidebar: ['#f4f4f2', '#202327'],
+  'sidebar-foreground': ['#1b1c1e', '#e8e9eb'],
+  'sidebar-accent': ['#e2e6f5', '#262e45'],
+  'sidebar-accent-foreground': ['#1b1c1e', '#e8e9eb'],
+  'sidebar-border': ['#e3e3df', '#2e3237'],
+} as const;
+
+const FONTS = {
+  'font-sans': 'system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif',
+  'font-mono': 'ui-monospace, "SF Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace',
+  radius: '8px',
+};
+
+const themeOf = (scheme: 'light' | 'dark') => ({
+  ...FONTS,
+  ...Object.fromEntries(
+    Object.entries(tokens).map(([name, [light, dark]]) => [name, scheme === 'light' ? light : dark]),
+  ),
+});
+
 /** White on red. */
 const ALARM = { color: '#b00020', textColor: '#ffffff' };
 
@@ -121,8 +160,7 @@ export function createQueueBoard(
     });
     const syncsShown = adapterOf(syncs, {
       displayName: 'Syncs',
-      description:
-        'Runs of warehouse integrations that wait or are in work, and the times at which others begin.',
+      description: 'Runs of warehouse integrations that wait or run, and the start times of scheduled runs.',
     });
     createBullBoard({
       serverAdapter: server,
@@ -133,8 +171,9 @@ export function createQueueBoard(
           boardTitle: 'Penstock queues',
           sortQueues: false,
           hideDocsLink: true,
+          theme: { light: themeOf('light'), dark: themeOf('dark') },
           miscLinks: [
-            { text: 'Console', url: '/' },
+            { text: 'Back to the console', url: '/' },
             { text: 'Sign out', url: '/sign-out' },
           ],
         },

@@ -61,7 +61,7 @@ function createInvitation(accounts: Accounts, log: Log): Router {
     const result =
       password === again
         ? await accounts.accept(token, password, clientOf(request))
-        : { problem: 'The two are not the same.' };
+        : { problem: 'The two passwords differ.' };
     if (result === 'ended') response.status(410).send(invitationEndedPage());
     else if (result === 'done') {
       log.info('an invitation to the console was accepted');

@@ -54,6 +54,7 @@ export const auditActions = {
   'scim_tokens.rotate': ['penstock scim-tokens rotate', 'post /scim-tokens/:id'],
   'segments.archive': ['penstock segments archive', 'post /segments/:id'],
   'segments.create': ['penstock segments create', 'post /segments'],
+  'segments.download': ['get /segments/:id/users.csv'],
   'segments.update': ['penstock segments update', 'post /segments/:id'],
   'series.recount': ['penstock series recount'],
   'sessions.begin': ['(signing in)'],

@@ -97,6 +97,7 @@ const oneSided: Record<string, string> = {
   'retention.restore': 'an operator restores archived months',
   'retention.run': 'a worker runs it every day',
   'retention.set': 'a setting of the installation',
+  'segments.download': 'penstock export writes the users of a segment',
   'series.recount': 'an operator repairs counts',
   'sessions.end': 'a session belongs to a browser',
   'syncs.download_rows': 'penstock integrations logs prints the rows',

@@ -238,7 +238,7 @@ describe('the console in a browser', () => {
     await page.getByText('at least 12 characters').waitFor();
     const choose = async (password: string) => {
       await page.getByLabel('New password').fill(password);
-      await page.getByLabel('Once more').fill(password);
+      await page.getByLabel('Repeat password').fill(password);
       await page.getByRole('button', { name: 'Set password' }).click();
     };
     await choose('short');
@@ -267,7 +267,7 @@ describe('the console in a browser', () => {
     await waitUntil(() => page.url().includes('/queues/queue/dead-letters'), { what: 'its page' });
     expect([...asked]).toEqual([url]);
     await page.locator('header button[aria-haspopup=menu]').click();
-    await page.getByRole('menuitem', { name: 'Console' }).click();
+    await page.getByRole('menuitem', { name: 'Back to the console' }).click();
     await page.getByRole('heading', { name: 'Health' }).waitFor();
     await page.goto(`${url}/sign-out`);
     await page.getByRole('button', { name: 'Sign out' }).click();

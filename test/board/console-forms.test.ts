@@ -114,3 +114,18 @@ test('an administrator invites only into the own company', async () => {
   expect((await submit(admin, '/accounts', fields)).status).toBe(404);
   expect(await scene.query('select from accounts where email = $1', email)).toEqual([]);
 });
+
+test('a segment is downloaded as CSV with its users, by accounts that may export personal data', async () => {
+  const path = `/segments/${scene.segment}/users.csv`;
+  const file = await scene.operator.get(path);
+  expect(file.headers.get('content-type')).toBe('text/csv; charset=utf-8');
+  const [head, ...lines] = (await file.text()).trim().split('\r\n');
+  expect(head).toBe('external_id,service_id,email,phone,first_name,last_name');
+  expect(lines).toEqual([`user-1,${scene.user},ada@gmail.com,'+14155552671,Ada,Lovelace`]);
+  const { rows } = await searchAudit(scene.installation.database.pool, { subject: scene.segment, limit: 1 });
+  expect(rows[0]!.action).toBe('segments.download');
+  const permissions = ['view_segments', 'view_user_profile', 'export_user_data'];
+  const appGroups = [{ workspace: scene.shop, permissions, teams: [] }];
+  const { visitor } = await scene.people.arrive([], { appGroups });
+  expect((await visitor.get(path)).status).toBe(403);
+});

@@ -211,6 +211,7 @@ async function visitEverything(): Promise<void> {
       `/audit?company=${newId()}`,
       '/sessions?of=all',
     ],
+    ...['/search?q=shop', '/search?q=grace@example.com', `/search?q=${waiting}`],
   ];
   for (const one of paths)
     for (const visitor of [operator, admin, member]) {
@@ -267,6 +268,7 @@ async function visitEverything(): Promise<void> {
     permission: 'admin',
   });
   await page(admin, `/accounts/${account}`);
+  await act('/accounts', { email: 'hedy@example.com', given_name: 'Hedy', family_name: 'Lamarr' });
   await act(`/accounts/${account}`, { action: 'invite' });
   await act(`/accounts/${account}`, { action: 'uninvite' });
   const invited = await createAccount(database.pool as never, owner, 'ada@example.com');

@@ -149,6 +149,7 @@ describe('access to each route by role', () => {
     ['get /segments', () => '/segments', segments, 200, 200],
     ['post /segments', () => '/segments', segments, 400, 400],
     ['get /segments/:id', () => `/segments/${scene.segment}`, segments, 200, 404],
+    ['get /segments/:id/users.csv', () => `/segments/${scene.segment}/users.csv`, all, 200, 404],
     ['post /segments/:id', () => `/segments/${scene.segment}`, segments, 400, 404],
     ['get /exports', () => '/exports', segments, 200, 200],
     ['get /preference-centers', () => '/preference-centers', centers, 200, 200],

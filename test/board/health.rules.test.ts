@@ -58,3 +58,19 @@ test('problems of the list and of form fields have different CSS classes', () =>
   const [, ofField] = /<strong class="([a-z-]+)" role="alert">/.exec(form)!;
   expect(classes!.split(' ')).not.toContain(ofField);
 });
+
+test('processes are one line while all of them work, and a table if one does not', () => {
+  const process = {
+    ...{ name: 'worker', host: 'a', pid: 1, version: '1.0.0', lanes: [], missing: [] as string[] },
+    ...{ silentSeconds: 1, objectsPerSecond: 2, residentBytes: 1, loopBusy: 0, startedAt: new Date(0) },
+  };
+  const processesOf = (...missing: string[]) => {
+    const processes = [process, process, { ...process, name: 'web', missing }] as never;
+    return healthParts({ at: new Date(0), problems: [], processes } as unknown as FleetState, 'redis')
+      .processes!.text;
+  };
+  expect(processesOf().replaceAll(/<[^>]*>/g, '')).toContain('3 processes: web, 2 worker');
+  expect(processesOf()).toMatch(/^<details/);
+  expect(processesOf('redis')).not.toContain('<details');
+  expect(processesOf('redis')).toContain('without redis');
+});

@@ -70,7 +70,7 @@ test('a chart describes its lines in words, breaks them at gaps, and shades miss
   const drawn = lineChart('Objects', {
     lines: [{ name: 'Accepted', values: [1, 2, undefined, 4, undefined, 5, 6] }],
     times: [0, 1, 2, 3, 4, 5, 6].map((minute) => minute * MINUTE),
-    ...{ show: (value: number) => `${value} objects/s`, minTop: 1 },
+    ...{ show: (value: number) => `${value} objects/s`, minTop: 1, axis: 'time' },
   }).text;
   expect(drawn).toContain(
     'aria-label="Objects. Accepted: 6 objects/s now, 6 objects/s at most; no figures for 2 of 7 points"',
@@ -103,4 +103,18 @@ test('a bar chart describes its bars in words, and its smallest part stays visib
   expect(failed!.y + failed!.height).toBeCloseTo(synced!.y, 1);
   expect(failed!.y).toBeGreaterThanOrEqual(0);
   expect(drawn).toContain('<title>Monday: 1000000 synced, 1 failed</title>');
+});
+
+test('the x axis of a chart has the times of its quarters, as days for a week', () => {
+  const times = Array.from(
+    { length: 60 },
+    (_, minute) => Date.parse('2026-03-01T11:00:00Z') + minute * MINUTE,
+  );
+  const lines = [{ name: 'Accepted', values: times.map(() => 1) }];
+  const axisOf = (axis: 'time' | 'day') => {
+    const drawn = lineChart('Objects', { lines, times, axis, show: String, minTop: 1 }).text;
+    return [...drawn.matchAll(/data-axis="[a-z]+">([^<]+)</g)].map(([, text]) => text);
+  };
+  expect(axisOf('time')).toEqual(['11:00', '11:15', '11:30', '11:45']);
+  expect(new Set(axisOf('day'))).toEqual(new Set(['03-01']));
 });

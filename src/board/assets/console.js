@@ -33,6 +33,12 @@ function distance(at) {
   return seconds > 0 ? 'in less than a minute' : 'just now';
 }
 
+/** Formats of the x axis of charts. */
+const axes = {
+  time: new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }),
+  day: new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric' }),
+};
+
 /** Shows times as distances, or in full if the reader has chosen that. The title has the full time in both zones. */
 function tellTimes(within) {
   const isFull = localStorage.getItem('penstock-times') === 'full';
@@ -41,9 +47,12 @@ function tellTimes(within) {
     const local = zoned.format(at);
     const utc = `${time.dateTime.slice(0, 10)} ${time.dateTime.slice(11, 19)} UTC`;
     time.title = `${local} (${utc})`;
-    const text = isFull || time.hasAttribute('data-full') ? local : distance(at);
+    const axis = axes[time.dataset.axis];
+    const text = axis ? axis.format(at) : isFull || time.hasAttribute('data-full') ? local : distance(at);
     if (time.textContent !== text) time.textContent = text;
   }
+  for (const zone of within.querySelectorAll('[data-zone]'))
+    zone.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
 const RETELL_MS = 30_000;

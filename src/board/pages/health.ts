@@ -82,19 +82,35 @@ function figures({ lanes, processes, deadLetters: letters, rates }: FleetState):
   return html`<dl class="figures">${shown.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value ?? html`<span class="faint">unknown</span>`}</dd></div>`)}</dl>`;
 }
 
+/** Returns the state of a process that needs attention; undefined if it works. */
+function troubleOf({ silentSeconds, missing, marks }: SeenProcess): string | undefined {
+  if (silentSeconds > SILENT_SECONDS) return 'silent';
+  if (missing.length > 0) return `without ${missing.join(', ')}`;
+  return Object.values(marks ?? {}).some(({ over }) => over) ? 'refuses requests' : undefined;
+}
+
+/** Counts the processes by kind, for example `3 processes: board, 2 worker`. */
+function summaryOf(processes: SeenProcess[]): string {
+  const counts = new Map<string, number>();
+  for (const { name } of processes) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const kinds = [...counts].sort().map(([name, number]) => (number === 1 ? name : `${number} ${name}`));
+  return `${count(processes.length, 'process', 'processes')}: ${kinds.join(', ')}`;
+}
+
+/** Renders the processes: one line while all of them work, otherwise a table. */
 function processTable(processes: SeenProcess[] | undefined): Html {
   if (!processes || processes.length === 0)
     return empty(
       'No processes',
       'Every process appears within five seconds of its start if Postgres answers.',
     );
-  return table(
+  const shown = table(
     'Processes',
     [
       'Process',
       'State',
       'Last heartbeat',
-      { name: 'Objects', number: true },
+      { name: 'Objects/s', number: true },
       { name: 'Memory', number: true },
       { name: 'Busy', number: true },
       'Lanes',
@@ -103,15 +119,9 @@ function processTable(processes: SeenProcess[] | undefined): Html {
     ],
     processes.map((one) => [
       html`<strong>${one.name}</strong> <span class="faint">${one.host}, pid ${one.pid}</span>`,
-      one.silentSeconds > SILENT_SECONDS
-        ? badge('silent', 'bad')
-        : one.missing.length > 0
-          ? badge(`without ${one.missing.join(', ')}`, 'bad')
-          : Object.values(one.marks ?? {}).some(({ over }) => over)
-            ? badge('refuses requests', 'bad')
-            : badge('running', 'good'),
+      troubleOf(one) === undefined ? badge('running', 'good') : badge(troubleOf(one)!, 'bad'),
       `${duration(one.silentSeconds)} ago`,
-      `${rounded(one.objectsPerSecond)}/s`,
+      rounded(one.objectsPerSecond),
       `${rounded(one.residentBytes / MB)} MB`,
       `${Math.round(one.loopBusy * 100)} %`,
       rangesOf(one.held?.map(({ lane }) => lane) ?? one.lanes),
@@ -119,6 +129,8 @@ function processTable(processes: SeenProcess[] | undefined): Html {
       moment(one.startedAt),
     ]),
   );
+  if (processes.some((one) => troubleOf(one) !== undefined)) return shown;
+  return html`<details class="quiet-list"><summary>${badge('running', 'good')} ${summaryOf(processes)}</summary>${shown}</details>`;
 }
 
 function laneTable({ lanes, processes = [], rates }: FleetState): Html {
@@ -133,7 +145,7 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
       { name: 'Jobs', number: true },
       { name: 'Oldest', number: true },
       { name: 'Applied', number: true },
-      'Worked by',
+      'Worker',
     ],
     lanes.map(({ depth, oldestSeconds, shard = 0, away }, lane) => {
       const [worked] = workersOf(processes, lane);
@@ -146,7 +158,7 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
         worked
           ? `${worked.worker.host}, pid ${worked.worker.pid}`
           : nobodys.has(lane)
-            ? badge('nobody', depth === 0 ? 'warn' : 'bad')
+            ? badge('no worker', depth === 0 ? 'warn' : 'bad')
             : html`<span class="faint">${depth === 0 ? 'idle' : 'no worker in the last 10 s'}</span>`,
       ];
     }),
@@ -232,7 +244,7 @@ function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
   );
   return table(
     'Load limits',
-    ['Mark', 'State', { name: 'Value', number: true }, { name: 'Mark at', number: true }, 'Of'],
+    ['Limit', 'State', { name: 'Current', number: true }, { name: 'Threshold', number: true }, 'Process'],
     names.map((name) => {
       const having = web.filter(({ marks }) => marks![name]);
       const fullest = having.reduce((before, one) => (used(one, name) > used(before, name) ? one : before));

@@ -39,11 +39,11 @@ const plans: Plan[] = [
   },
   { name: 'Refused requests', lines: [['Refused', 'refused']], show: shows.requests, least: 0.1 },
   { name: 'New dead letters', lines: [['Dead letters', 'deadLetters']], show: shows.objects, least: 0.1 },
-  { name: 'Jobs in the lanes', lines: [['Waiting or in work', 'waiting']], show: shows.jobs, least: 10 },
+  { name: 'Jobs in the lanes', lines: [['Waiting or running', 'waiting']], show: shows.jobs, least: 10 },
   { name: 'Oldest waiting', lines: [['Oldest', 'oldestSeconds']], show: duration, least: 1 },
-  { name: 'Workers', lines: [['Heard', 'workers']], show: shows.workers, least: 1 },
+  { name: 'Workers', lines: [['Running', 'workers']], show: shows.workers, least: 1 },
   {
-    ...{ name: 'Answers of the stores', show: shows.milliseconds, least: 5 },
+    ...{ name: 'Response time of the stores', show: shows.milliseconds, least: 5 },
     lines: [
       ['Postgres', 'postgresMs'],
       ['Redis', 'redisMs'],
@@ -67,7 +67,8 @@ const rangeTabs = (path: string, range: RangeName, fragment = '') =>
 
 /** Renders the heading of the charts. It stays in place when live updates replace the charts. */
 export const chartsHead = (range: RangeName): Html =>
-  html`<h2 id="history">History</h2>${rangeTabs('/', range, '#history')}`;
+  html`<h2 id="history">History</h2>${rangeTabs('/', range, '#history')}
+<p class="faint">Times of the charts are in the time zone <span data-zone>UTC</span>.</p>`;
 
 /** Renders the charts of a range, or a hint if the history is empty or cannot be read. */
 export async function charts(
@@ -84,14 +85,14 @@ export async function charts(
   const times = points.map(({ at }) => at);
   const drawn = plans.map(({ name, lines, show, least }) =>
     lineChart(name, {
-      ...{ times, show, minTop: least },
+      ...{ times, show, minTop: least, axis: range === 'week' ? 'day' : 'time' },
       lines: lines
         .filter(([, figure]) => figure !== 'redisMs' || isKnown(points, figure))
         .map(([line, figure]) => ({ name: line, values: points.map((point) => point[figure]) })),
     }),
   );
   return html`<div class="charts">${drawn}</div>
-<p class="faint pager">From ${fullTime(new Date(times[0]!))} to ${fullTime(new Date(times.at(-1)!))}. Shaded: nobody recorded it. <a href="${pathWith('/history', { range })}">The same as a table</a></p>
+<p class="faint pager">From ${fullTime(new Date(times[0]!))} to ${fullTime(new Date(times.at(-1)!))}. Shaded: no data. <a href="${pathWith('/history', { range })}">Show as table</a></p>
 ${lanesOf(points, range)}`;
 }
 
@@ -138,7 +139,7 @@ const list: Page<PageServices> = {
     const recorded = points.filter(({ workers }) => workers !== undefined).reverse();
     const number = (name: string) => ({ name, number: true }) as const;
     const body = html`<h1>History</h1>
-<p class="lead">What the charts of <a href="${pathWith('/', { range })}">Health</a> draw, the latest first. What is missing was recorded by nobody, or is not known.</p>
+<p class="lead">The values of the charts of <a href="${pathWith('/', { range })}">Health</a>, latest first. An empty cell has no data. Times are in the time zone <span data-zone>UTC</span>.</p>
 ${rangeTabs('/history', range)}
 ${
   recorded.length === 0

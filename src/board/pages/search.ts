@@ -215,7 +215,7 @@ async function accounts({ services, viewer }: SearchVisit, text: string): Promis
   const { pool, prisma } = services.database;
   const select = { id: true, userName: true } as const;
   if (viewer.companyId === undefined) {
-    const one = await prisma.account.findFirst({ where: { userName: text.toLowerCase() }, select });
+    const one = await prisma.account.findFirst({ where: { email: text.toLowerCase() }, select });
     return one ? [hitOf(one)] : [];
   }
   const { page } = await findAccountPage(pool, viewer.companyId, {

@@ -1,20 +1,44 @@
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { NIL_UUID } from '../../platform/ids.ts';
+import { toServiceId } from '../../profile/identifier.ts';
 import { usesPersonalData } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
 import { Refusal } from '../../resources/refusal.ts';
+import { recordAudit } from '../../store/audit.ts';
+import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { listExports, type ShownExport } from '../../store/segment-exports.ts';
 import {
   archiveSegment,
   createSegment,
+  evaluateUsers,
   findShownSegment,
   listShownSegments,
   type ShownSegment,
   updateSegment,
 } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, empty, facts, moment, nextPage, pathWith, table, uuid, workspaceChoice } from '../layout.ts';
+import {
+  chosenWorkspace,
+  lacking,
+  type Page,
+  PageError,
+  type PageServices,
+  requirePermit,
+  type Visit,
+} from '../console.ts';
+import {
+  badge,
+  csvLine,
+  empty,
+  facts,
+  moment,
+  nextPage,
+  pathWith,
+  table,
+  uuid,
+  workspaceChoice,
+} from '../layout.ts';
 import { presentWorkspace } from './groups.ts';
 import {
   countMembers,
@@ -58,7 +82,7 @@ async function listPage(visit: Visit<PageServices>, workspace: Workspace, shown:
       moment(one.createdAt),
     ]);
   return html`<h1>Segments</h1>
-<p class="lead">Named filters over the users of the workspace ${workspace.name}. Who is in one is found when somebody asks, never stored.</p>
+<p class="lead">Named filters of users of the workspace ${workspace.name}. The users of a segment are evaluated each time that it is used.</p>
 ${workspaces.length > 1 && html`<form class="row" method="get" action="/segments">${workspaceChoice(workspaces, workspace, { mayBeAll: false })}<button>Show</button></form>`}
 ${
   rows.length === 0
@@ -68,7 +92,7 @@ ${
           ? 'Write a filter below, count the matching users, and save it with a name.'
           : 'You need the permission “edit_segments” to create one.',
       )
-    : table('Segments', ['Name', 'Filter', 'State', 'Made'], rows)
+    : table('Segments', ['Name', 'Filter', 'State', 'Created'], rows)
 }
 ${found.length > PAGE && nextPage('/segments', { workspace: workspace.id, before: found[PAGE - 1]!.id })}
 <h2>Filter</h2>${shown.counted}
@@ -129,24 +153,26 @@ function segmentPage(viewer: Viewer, { segment, workspace }: One, shown: Shown =
   const isActive = segment.archivedAt === null;
   const { name, purpose, definition } = segment;
   const given = shown.given ?? { name, purpose, definition: indented(definition) };
+  const mayDownload = DOWNLOADS.every((right) => viewer.can(right, workspace.id));
   const mayArchive = isActive && viewer.can('archive_segments', workspace.id);
   return html`<h1>${name}</h1>
 <p class="lead">Segment of the workspace <a href="${pathWith('/segments', { workspace: workspace.id })}">${workspace.name}</a></p>
 <div class="card">${facts([
-    ['Means users with', html`<span class="wrap">${inWords(definition, pii)}</span>`],
-    ['For', purpose],
+    ['Filter', html`<span class="wrap">${inWords(definition, pii)}</span>`],
+    ['Purpose', purpose],
     ['Id, as clients send it', uuid(segment.id)],
     ['State', isActive ? badge('active', 'good') : badge('archived')],
-    ['Made', moment(segment.createdAt)],
-    ['Changed', moment(segment.updatedAt)],
+    ['Created', moment(segment.createdAt)],
+    ['Updated', moment(segment.updatedAt)],
     ['Archived', segment.archivedAt && moment(segment.archivedAt)],
   ])}</div>
-${!mayRead && html`<p class="lead">The filter asks for what tells who somebody is: it is shown with the permission “view_pii”.</p>`}
+${mayDownload && html`<p class="actions"><a class="button" href="${pathWith(`/segments/${segment.id}/users.csv`, { workspace: workspace.id })}">Download users as CSV</a></p>`}
+${!mayRead && html`<p class="lead">The filter contains personal data. It is shown with the permission “view_pii”.</p>`}
 ${shown.counted}
 ${isActive && mayRead && html`<h2>Filter</h2>${form(viewer, workspace, { action: `/segments/${segment.id}`, given, shown, segment })}`}
 ${
   mayArchive &&
-  html`<h2>Archive</h2><p class="lead">Nobody can use it any more, and its name stays taken.</p>
+  html`<h2>Archive</h2><p class="lead">An archived segment can no longer be used, and its name stays reserved.</p>
 <form class="stack card" method="post" action="/segments/${segment.id}"><input type="hidden" name="workspace" value="${workspace.id}">
 <label>Type archive to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="archive" required${problemAt(shown, 'confirm').marks}>${problemAt(shown, 'confirm').hint}</label>
 <p class="actions"><button class="danger" name="action" value="archive">Archive segment</button></p></form>`
@@ -205,7 +231,62 @@ const act: Page<PageServices> = {
   },
 };
 
-export const segmentPages = [list, make, show, act];
+/** Users per statement of a download, and maximum number of users of the workspace that one file reads. */
+const FILE_PAGE = 1000;
+const MAX_FILE_USERS = 200_000;
+
+/** Rights to download users with their addresses. */
+const DOWNLOADS = ['segments', 'users', 'pii', 'export'] as const;
+
+const columns = ['external_id', 'service_id', 'email', 'phone', 'first_name', 'last_name'];
+
+const downloadUsers: Page<PageServices> = {
+  method: 'get',
+  path: '/segments/:id/users.csv',
+  right: 'segments',
+  async handle(visit) {
+    const { services, actor, query } = visit;
+    const { segment, workspace } = await findOne(visit);
+    requirePermit(visit, DOWNLOADS, workspace.id);
+    const { pool } = services.database;
+    const workspaceId = workspace.id;
+    await recordAudit(pool, actor, [
+      { action: 'segments.download', subject: { kind: 'segment', id: segment.id }, workspaceId },
+    ]);
+    return { file: 'segment.csv', type: 'text/csv; charset=utf-8', chunks: chunks() };
+
+    /** Yields the CSV file page by page, oldest user first. The last line of a partial file tells how to continue. */
+    async function* chunks() {
+      yield csvLine(columns);
+      let after: string | undefined = isUuid(query('after')) ? query('after') : NIL_UUID;
+      for (let read = 0; read < MAX_FILE_USERS; ) {
+        const part = {
+          workspaceId,
+          definition: segment.definition,
+          after,
+          limit: FILE_PAGE,
+          sample: FILE_PAGE,
+        };
+        const evaluated = await evaluateUsers(pool, part);
+        const found = await readProfiles(pool, workspaceId, { ids: evaluated.sample, fields: [] });
+        yield found
+          .sort((one, other) => (one.id < other.id ? -1 : 1))
+          .map(lineOf)
+          .join('');
+        if (evaluated.read < FILE_PAGE) return;
+        read += evaluated.read;
+        after = evaluated.last!;
+      }
+      const more = pathWith(`/segments/${segment.id}/users.csv`, { workspace: workspaceId, after });
+      yield csvLine([`${MAX_FILE_USERS} users of the workspace were checked. The file continues at ${more}`]);
+    }
+  },
+};
+
+const lineOf = ({ id, external_id, email, phone, first_name, last_name }: StoredUser) =>
+  csvLine([external_id, toServiceId(id), email, phone, first_name, last_name]);
+
+export const segmentPages = [list, make, show, downloadUsers, act];
 
 /**
  * Exports requested through `/users/export/segment`. Download links are not shown, because they give access to the
@@ -221,7 +302,7 @@ const exportList: Page<PageServices> = {
     const before = isUuid(query('before')) ? query('before') : undefined;
     const found = await listExports(services.database.pool, workspace.id, { before, limit: PAGE + 1 });
     const body = html`<h1>Exports</h1>
-<p class="lead">Users of segments of the workspace ${workspace.name}, as files that clients have asked for, the newest first. What became of one is known for 30 days.</p>
+<p class="lead">Segment exports of the workspace ${workspace.name} that clients requested, newest first. Finished exports are listed for 30 days.</p>
 ${workspaces.length > 1 && html`<form class="row" method="get" action="/exports">${workspaceChoice(workspaces, workspace, { mayBeAll: false })}<button class="main">Show</button></form>`}
 ${
   found.length === 0

@@ -66,7 +66,7 @@ ${alert(problem)}
 <input type="hidden" name="token" value="${token}">
 <label>Email address <input autocomplete="username" value="${email}" readonly></label>
 <label>New password <input name="password" type="password" autocomplete="new-password" required autofocus></label>
-<label>Once more <input name="again" type="password" autocomplete="new-password" required></label>
+<label>Repeat password <input name="again" type="password" autocomplete="new-password" required></label>
 <button class="main">Set password</button>
 </form>`,
   );
@@ -121,7 +121,7 @@ const list: Page<PageServices> = {
     const tab = (of: string, text: string) =>
       html`<a class="tab" href="${pathWith('/sessions', { of })}"${(of === 'all') !== isOwn && html` aria-current="page"`}>${text}</a>`;
     const body = html`<h1>Sessions</h1>
-<p class="lead">Who is signed in to the console. A session lasts twelve hours; one that is ended is over at its next look.</p>
+<p class="lead">Sessions of the console. A session lasts for twelve hours. An ended session stops at its next request.</p>
 ${viewer.full && html`<nav class="tabs" aria-label="Whose">${tab('', 'Your own')}${tab('all', isOperator ? 'Of all accounts' : 'Of the company')}</nav>`}
 ${sessionTable(shown, { viewer, back: pathWith('/sessions', { of: isOwn ? '' : 'all' }) })}
 ${found.length > PAGE && nextPage('/sessions', { of: 'all', before: found[PAGE - 1]!.id })}
