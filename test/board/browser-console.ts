@@ -226,7 +226,7 @@ export async function openHostileConsole() {
     ...[`/permission-sets/${set}`, '/workspaces', `/workspaces/${scene.shop}`, `/workspaces/${hall}`],
     ...['/keys', '/keys?workspace=school', `/keys/${scene.key}`, `/keys/${key.id}`],
     ...['/audit', '/audit?action=users.block', '/sessions', '/sessions?of=all'],
-    ...['/nowhere', '/sign-out'],
+    ...['/search', '/search?q=user-1', '/nowhere', '/sign-out'],
   ];
   return { ...scene, hall, letter, lettersOfHall: `${letters}&${ofGroup}`, places };
 }

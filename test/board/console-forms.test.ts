@@ -43,7 +43,7 @@ test('a limit with an invalid number keeps the input and shows the error at its 
   ]).toEqual([...[true, true, true]]);
 });
 
-test('the table of limits links to a form with the present values of the bucket', async () => {
+test('the limits table links to a form that is filled with the current values of the bucket', async () => {
   const answer = await scene.operator.get(`/workspaces/${scene.shop}?bucket=scim`, { accept: 'text/html' });
   const text = await answer.text();
   expect(text).toContain(`href="/workspaces/${scene.shop}?bucket=scim#limit"`);

@@ -19,7 +19,7 @@ const MIN_PART = 2;
 const PER_KIND = 5;
 
 /** Milliseconds after which the results of a kind are omitted. */
-const KIND_MS = 500;
+const KIND_MS = 1000;
 
 /** One search result. */
 interface Hit {
@@ -59,12 +59,13 @@ function results({ hits, omitted }: { hits: Hit[]; omitted: number }): Html {
 
 async function findAll(visit: SearchVisit, text: string): Promise<{ hits: Hit[]; omitted: number }> {
   const found = await Promise.all(
-    [users, requests, named, accounts].map((find) =>
+    [users, requests, ...namedKinds.map(finderOf), streams, accounts].map((find) =>
       withTimeout(KIND_MS, find(visit, text)).catch(() => undefined),
     ),
   );
   const omitted = found.filter((hits) => hits === undefined).length;
-  return { hits: [...pages(visit, text), ...found.flatMap((hits) => hits ?? [])], omitted };
+  const known = [...pages(visit, text), ...ownWorkspaces(visit, text)];
+  return { hits: [...known, ...found.flatMap((hits) => hits ?? [])], omitted };
 }
 
 function pages({ viewer }: SearchVisit, text: string): Hit[] {
@@ -78,7 +79,7 @@ function pages({ viewer }: SearchVisit, text: string): Hit[] {
     .map(({ path, name }) => ({ title: name, kind: 'page', href: path }));
 }
 
-/** Finds users by a complete identifier. Without the right `pii`, only by one that is not personal data. */
+/** Finds users by a complete identifier. Viewers without the right `pii` cannot search by personal data. */
 async function users({ services, viewer }: SearchVisit, text: string): Promise<Hit[]> {
   const workspaces = viewer.workspacesWith('users');
   if (workspaces.length === 0) return [];
@@ -113,7 +114,7 @@ async function users({ services, viewer }: SearchVisit, text: string): Promise<H
   ];
 }
 
-/** Finds a request or a dead letter by id. Every id has a page of its request, which says what is known about it. */
+/** Finds a request or a dead letter by id. Every request id has a page, also if no record of the request is kept. */
 async function requests({ services, viewer }: SearchVisit, text: string): Promise<Hit[]> {
   const workspaces = viewer.workspacesWith('delivery');
   if (workspaces.length === 0 || !isUuid(text)) return [];
@@ -125,91 +126,82 @@ async function requests({ services, viewer }: SearchVisit, text: string): Promis
   return letter ? [{ title: text, kind: 'dead letter', href: `/dead-letters/${text}` }, ...hits] : hits;
 }
 
-/** What each kind of named entries needs. All have an id and a name, and most belong to a workspace. */
+type Prisma = PageServices['database']['prisma'];
+
+/** A kind of entries with an id, a name and a workspace. */
 interface NamedKind {
   kind: string;
   right: Right;
   path: string;
-  find(where: object): Promise<{ id: string; name: string; workspaceId?: string }[]>;
+  find(prisma: Prisma, where: object): Promise<{ id: string; name: string; workspaceId: string }[]>;
 }
 
-/** Finds entries of workspaces by a part of their name, or by id. */
-async function named({ services, viewer }: SearchVisit, text: string): Promise<Hit[]> {
-  if (text.length < MIN_PART) return [];
-  const { prisma } = services.database;
-  const page = {
-    select: { id: true, name: true, workspaceId: true },
-    orderBy: { name: 'asc' },
-    take: PER_KIND,
-  } as const;
-  const kinds: NamedKind[] = [
-    {
-      kind: 'API key',
-      right: 'keys',
-      path: '/keys',
-      find: (where) => prisma.apiKey.findMany({ ...page, where }),
-    },
-    {
-      kind: 'segment',
-      right: 'segments',
-      path: '/segments',
-      find: (where) => prisma.segment.findMany({ ...page, where }),
-    },
-    {
-      kind: 'group',
-      right: 'groups',
-      path: '/groups',
-      find: (where) => prisma.subscriptionGroup.findMany({ ...page, where }),
-    },
-    {
-      kind: 'preference center',
-      right: 'centers',
-      path: '/preference-centers',
-      find: (where) => prisma.preferenceCenter.findMany({ ...page, where }),
-    },
-    {
-      kind: 'sync',
-      right: 'syncs',
-      path: '/syncs',
-      find: (where) => prisma.integration.findMany({ ...page, where }),
-    },
-  ];
-  const matching = {
-    OR: [{ name: { contains: text, mode: 'insensitive' as const } }, ...(isUuid(text) ? [{ id: text }] : [])],
+const PAGE = {
+  ...({ select: { id: true, name: true, workspaceId: true }, orderBy: { name: 'asc' } } as const),
+  take: PER_KIND,
+};
+
+const namedKinds: NamedKind[] = [
+  {
+    ...{ kind: 'API key', right: 'keys', path: '/keys' },
+    find: (prisma, where) => prisma.apiKey.findMany({ ...PAGE, where }),
+  },
+  {
+    ...{ kind: 'segment', right: 'segments', path: '/segments' },
+    find: (prisma, where) => prisma.segment.findMany({ ...PAGE, where }),
+  },
+  {
+    ...{ kind: 'group', right: 'groups', path: '/groups' },
+    find: (prisma, where) => prisma.subscriptionGroup.findMany({ ...PAGE, where }),
+  },
+  {
+    ...{ kind: 'preference center', right: 'centers', path: '/preference-centers' },
+    find: (prisma, where) => prisma.preferenceCenter.findMany({ ...PAGE, where }),
+  },
+  {
+    ...{ kind: 'sync', right: 'syncs', path: '/syncs' },
+    find: (prisma, where) => prisma.integration.findMany({ ...PAGE, where }),
+  },
+];
+
+/** Creates a search for entries of a kind by a part of the name, or by id. */
+const finderOf =
+  ({ kind, right, path, find }: NamedKind) =>
+  async ({ services, viewer }: SearchVisit, text: string): Promise<Hit[]> => {
+    const workspaces = viewer.workspacesWith(right);
+    if (workspaces.length === 0 || text.length < MIN_PART) return [];
+    const byName = { name: { contains: text, mode: 'insensitive' as const } };
+    const rows = await find(services.database.prisma, {
+      workspaceId: { in: idsOf(workspaces) },
+      OR: [byName, ...(isUuid(text) ? [{ id: text }] : [])],
+    });
+    return rows.map(({ id, name, workspaceId }) => ({
+      ...{ title: name, kind, where: whereOf(workspaces, workspaceId) },
+      href: pathWith(`${path}/${id}`, { workspace: workspaces.length > 1 ? workspaceId : undefined }),
+    }));
   };
-  const found = await Promise.all(
-    kinds.map(async ({ kind, right, path, find }) => {
-      const workspaces = viewer.workspacesWith(right);
-      if (workspaces.length === 0) return [];
-      const rows = await find({ workspaceId: { in: idsOf(workspaces) }, ...matching });
-      return rows.map(({ id, name, workspaceId = '' }) => ({
-        ...{ title: name, kind, where: whereOf(workspaces, workspaceId) },
-        href: pathWith(`${path}/${id}`, { workspace: workspaces.length > 1 ? workspaceId : undefined }),
-      }));
-    }),
-  );
-  const part = text.toLowerCase();
-  const matches = ({ id, name }: { id: string; name: string }) =>
-    id === text || name.toLowerCase().includes(part);
-  const ofStreams = viewer.workspacesWith('syncs');
-  const streams =
-    ofStreams.length === 0
-      ? []
-      : (await listDestinations(services.database.pool, { limit: MAX_DESTINATIONS }))
-          .filter((one) => viewer.can('syncs', one.workspaceId) && matches(one))
-          .slice(0, PER_KIND)
-          .map(({ id, name, workspaceId }) => ({
-            ...{ title: name, kind: 'stream', where: whereOf(ofStreams, workspaceId) },
-            href: `/streams/${id}`,
-          }));
-  const workspaces = viewer.workspacesWith('usage').filter(matches);
-  const own = workspaces
-    .slice(0, PER_KIND)
-    .map(({ id, name }) => ({ title: name, kind: 'workspace', href: `/workspaces/${id}` }));
-  return [...found.flat(), ...streams, ...own];
+
+const isNamed = ({ id, name }: { id: string; name: string }, text: string) =>
+  id === text || name.toLowerCase().includes(text.toLowerCase());
+
+async function streams({ services, viewer }: SearchVisit, text: string): Promise<Hit[]> {
+  const workspaces = viewer.workspacesWith('syncs');
+  if (workspaces.length === 0 || text.length < MIN_PART) return [];
+  const all = await listDestinations(services.database.pool, { limit: MAX_DESTINATIONS });
+  const found = all.filter((one) => viewer.can('syncs', one.workspaceId) && isNamed(one, text));
+  return found.slice(0, PER_KIND).map(({ id, name, workspaceId }) => ({
+    ...{ title: name, kind: 'stream', where: whereOf(workspaces, workspaceId), href: `/streams/${id}` },
+  }));
 }
 
-/** Finds accounts of the viewer's company by the beginning of the address. BOARD_USER finds those of every company. */
+function ownWorkspaces({ viewer }: SearchVisit, text: string): Hit[] {
+  if (text.length < MIN_PART) return [];
+  const found = viewer.workspacesWith('usage').filter((one) => isNamed(one, text));
+  const shown = found.slice(0, PER_KIND);
+  return shown.map(({ id, name }) => ({ title: name, kind: 'workspace', href: `/workspaces/${id}` }));
+}
+
+/** Finds accounts of the viewer's company by the beginning of the address. BOARD_USER searches all companies by the complete address. */
 async function accounts({ services, viewer }: SearchVisit, text: string): Promise<Hit[]> {
   if (!isPermitted(viewer, 'company') || text.length < MIN_PART) return [];
   const { pool, prisma } = services.database;

@@ -89,7 +89,7 @@ async function workspacePage(
 <p class="lead">Workspace ${uuid(workspace.id)}${viewer.can('keys', workspace.id) && html` · <a href="${pathWith('/keys', { workspace: workspace.id })}">API keys</a>`}</p>
 <h2>Usage</h2>${usageOf(usage)}
 <h2>Limits</h2>
-<p class="lead">The number of requests of one bucket that the workspace may send in one window. Web answers further requests with 429.</p>
+<p class="lead">Maximum number of requests by bucket and window. Web answers further requests with 429.</p>
 ${limitTable(limits, isOperator ? workspace : undefined)}
 ${isOperator && limitForm(workspace, { chosen, sent })}`;
 }
@@ -191,7 +191,7 @@ function limitTable(limits: Limit[], changeable: Workspace | undefined): Html {
 
 const limitFields = {
   bucket: choice({ label: 'Bucket', help: 'Endpoints that share the limit' }, Object.keys(buckets)),
-  requests: text({ label: 'Requests', help: 'Maximum number of requests in one window' }, readCount),
+  requests: text({ label: 'Requests', help: 'Maximum number of requests per window' }, readCount),
   window_seconds: text({ label: 'Window in seconds', help: 'For example 60' }, readCount),
 };
 

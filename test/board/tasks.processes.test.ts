@@ -1,0 +1,194 @@
+import { randomBytes } from 'node:crypto';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { BrowserContext, Page } from 'playwright-core';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { pack } from '../../src/queue/pack.ts';
+import { openBrowser } from '../setup/browser.ts';
+import { signIn, troublesOf } from './browser-console.ts';
+import { type Console, openConsole } from './console-scene.ts';
+
+/** Each task is done on both screens. The other color scheme of the width is checked at the end of the task. */
+const screens = [
+  { width: 1440, colorScheme: 'light', other: 'dark' },
+  { width: 390, colorScheme: 'dark', other: 'light' },
+] as const;
+
+const COLORS = ['color-contrast', 'link-in-text-block'];
+
+describe.each(screens)(
+  'by keyboard alone at $width px in $colorScheme colors, without an axe finding,',
+  ({ width, colorScheme, other }) => {
+    let scene: Console;
+    let browser: BrowserContext;
+    let page: Page;
+    let receiver: Server;
+    const received: string[] = [];
+    beforeAll(async () => {
+      scene = await openConsole();
+      // Creating a stream needs a key for its secret.
+      Object.assign(scene.installation.config, { INTEGRATION_KEY: randomBytes(32).toString('base64') });
+      receiver = createServer((request, response) => {
+        received.push(request.url!);
+        request.resume().on('end', () => response.end());
+      }).listen(0, '127.0.0.1');
+      browser = await openBrowser();
+      page = await browser.newPage();
+      await page.setViewportSize({ width, height: 800 });
+      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+      await signIn(page, scene.board.url);
+    }, 300_000);
+    afterAll(async () => {
+      await browser?.close();
+      receiver?.close();
+      await scene?.installation.stop();
+    });
+
+    // A task that failed must not leave its page or a dialog to the next one.
+    beforeEach(async () => void (await page.goto(scene.board.url)));
+
+    /** Checks the present page on this screen, and its colors in the other scheme. */
+    async function check(): Promise<void> {
+      const found = await troublesOf(page, [
+        { width, colorScheme: other, rules: COLORS },
+        { width, colorScheme },
+      ]);
+      expect(found).toEqual([]);
+      await page.setViewportSize({ width, height: 800 });
+    }
+
+    /** Opens the search, types a text, and opens the result with this name. */
+    async function searchFor(text: string, result: string): Promise<void> {
+      await page.keyboard.press('Control+k');
+      await page.getByRole('dialog').waitFor();
+      await page.keyboard.type(text);
+      await page.locator(`.palette .found[data-query="${text}"]`).waitFor();
+      const focused = 'document.activeElement.firstElementChild?.textContent';
+      for (let step = 0; step < 12; step++) {
+        await page.keyboard.press('ArrowDown');
+        if ((await page.evaluate(focused)) === result) break;
+      }
+      expect(await page.evaluate(focused)).toBe(result);
+      await page.keyboard.press('Enter');
+      await page.waitForEvent('load');
+    }
+
+    /** Presses Tab until the element with this name has the focus. */
+    async function tabTo(name: string): Promise<void> {
+      const focused = `(({ ariaLabel, labels, textContent }) =>
+      (ariaLabel ?? labels?.[0]?.firstChild?.textContent ?? textContent).trim())(document.activeElement)`;
+      const passed: string[] = [];
+      while (passed.length < 120) {
+        await page.keyboard.press('Tab');
+        const found = await page.evaluate<string>(focused);
+        if (found === name) return;
+        passed.push(found);
+      }
+      throw new Error(`Tab does not lead to ${name}, but to ${passed.join(', ')}`);
+    }
+
+    async function press(name: string): Promise<void> {
+      await tabTo(name);
+      await page.keyboard.press('Enter');
+    }
+
+    test('an operator raises a limit', async () => {
+      await searchFor('shop', 'shop');
+      await press('Change limit of users.track');
+      await page.waitForURL('**/workspaces/*?bucket=users.track#limit');
+      await tabTo('Requests');
+      await page.keyboard.press('Control+a');
+      await page.keyboard.type('80000');
+      await check();
+      await press('Set limit');
+      await page.getByRole('status').getByText('Limit set.').waitFor();
+      await page.getByRole('row', { name: 'users.track 80,000' }).waitFor();
+      await check();
+    });
+
+    test('an administrator invites a colleague', async () => {
+      if (width < 760) await press('Menu');
+      await press('Accounts');
+      await page.waitForURL('**/accounts');
+      if (await page.locator('#invite:not([open])').count()) await press('Invite by email');
+      await tabTo('Email address');
+      await page.keyboard.type(`grace-${width}@example.com`);
+      await tabTo('Given name');
+      await page.keyboard.type('Grace');
+      await tabTo('Family name');
+      await page.keyboard.type('Hopper');
+      await check();
+      await page.keyboard.press('Enter');
+      await page.getByText('Do not share the link').waitFor();
+      await check();
+    });
+
+    test('an administrator creates a stream and sees it deliver', async () => {
+      await searchFor('streams', 'Streams');
+      if (await page.locator('#create:not([open])').count()) await press('Create stream');
+      await tabTo('Name');
+      await page.keyboard.type(`warehouse-${width}`);
+      await tabTo('Webhook URL');
+      await page.keyboard.type(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/in`);
+      await check();
+      await press('Create stream');
+      await page.getByText('Copy the secret now').waitFor();
+      await check();
+      await press('Go to the stream');
+      await press(`Test warehouse-${width}`);
+      await page.getByRole('status').getByText('The destination accepted an empty batch.').waitFor();
+      expect(received.at(-1)).toBe('/in');
+      await check();
+    });
+
+    test('an operator sees why the queue stands', async () => {
+      const request = {
+        ...{ request_id: uuidv7(), workspace_id: scene.shop, accepted_at: new Date().toISOString() },
+        key_id: scene.key,
+      };
+      const event = {
+        kind: 'events',
+        id: uuidv7(),
+        index: 0,
+        identifier: { external_id: 'ada' },
+        name: 'seen',
+      };
+      const objects = [{ ...event, time: request.accepted_at } as AcceptedObject];
+      await scene.installation.producer.add(pack([{ request, objects, bytes: 100 }], 1, 100));
+      await searchFor('health', 'Health');
+      await page
+        .locator('.problems')
+        .getByText(/No worker is running\. 1 job waits/)
+        .waitFor();
+      await check();
+    });
+
+    test('an analyst creates a segment and downloads its users', async () => {
+      await searchFor('segments', 'Segments');
+      await tabTo('Filter as JSON');
+      await page.keyboard.press('Control+a');
+      await page.keyboard.type('{"attribute": "first_name", "equals": "Ada"}');
+      await tabTo('Name (unique in this workspace)');
+      await page.keyboard.type(`Adas ${width}`);
+      await check();
+      await press('Create segment');
+      await page.getByRole('heading', { name: `Adas ${width}` }).waitFor();
+      await check();
+      const download = page.waitForEvent('download');
+      await press('Download users as CSV');
+      expect((await download).suggestedFilename()).toBe('segment.csv');
+    });
+
+    test('an engineer finds the key that sends bad objects', async () => {
+      await scene.refusedIn(scene.shop, { keyId: scene.key });
+      await searchFor('refused', 'Refused objects');
+      await page.getByRole('cell', { name: 'till' }).waitFor();
+      await check();
+      await searchFor('till', 'till');
+      await page.getByRole('heading', { name: 'till' }).waitFor();
+      await check();
+    });
+  },
+);
