@@ -36,8 +36,8 @@ const pageOf = (group: string) =>
 /**
  * Opens a console with two workspaces of the default company, a user with all rights, and a profile and a sync to show.
  */
-export async function openConsole() {
-  const installation = await createInstallation('postgres');
+export async function openConsole(env: Record<string, string> = {}) {
+  const installation = await createInstallation('postgres', { env });
   const board = await installation.startBoard();
   const operator = createVisitor(board);
   await operator.signIn();

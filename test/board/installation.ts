@@ -24,10 +24,13 @@ export const account = { user: 'admin', password: 'correct horse' };
 /**
  * Creates a database, a queue of this kind, and functions that start parts of Penstock. `stop` ends all of them.
  *
- * @param made an existing database to use
+ * @param made an existing database to use, and more settings
  */
-export async function createInstallation(kind: QueueConnection['kind'], made?: { url: string }) {
-  const { url } = made ?? (await createDatabase());
+export async function createInstallation(
+  kind: QueueConnection['kind'],
+  made: { url?: string; env?: Record<string, string> } = {},
+) {
+  const url = made.url ?? (await createDatabase()).url;
   const redis = kind === 'redis' ? await startRedis() : undefined;
   const env = {
     DATABASE_URL: url,
@@ -38,6 +41,7 @@ export async function createInstallation(kind: QueueConnection['kind'], made?: {
     QUEUE_TIMEOUT_MS: '3000',
     LOCK_DURATION_MS: '500',
     STALLED_INTERVAL_MS: '200',
+    ...made.env,
   };
   const config: Config = readConfig(env);
   const database = openDatabase(url, 4);

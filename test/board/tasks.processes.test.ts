@@ -27,9 +27,10 @@ describe.each(screens)(
     let receiver: Server;
     const received: string[] = [];
     beforeAll(async () => {
-      scene = await openConsole();
-      // Creating a stream needs a key for its secret.
-      Object.assign(scene.installation.config, { INTEGRATION_KEY: randomBytes(32).toString('base64') });
+      // Creating a stream needs a key for its secret, and a network in which its destination may be.
+      scene = await openConsole({
+        ...{ INTEGRATION_KEY: randomBytes(32).toString('base64'), ALLOWED_NETWORKS: '127.0.0.1/32' },
+      });
       receiver = createServer((request, response) => {
         received.push(request.url!);
         request.resume().on('end', () => response.end());
