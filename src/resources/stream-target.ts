@@ -155,8 +155,9 @@ export async function readTarget(options: TargetValues, config: Config): Promise
   if (kafka) return readKafka({ ...options, kafka }, config);
   for (const name of ['topic', 'tls', 'sasl', 'user'] as const)
     if (options[name]) throw new Refusal(`--${name} needs --kafka`, name);
-  if (to !== undefined) return readFiles({ ...options, to }, config, (host) => requireAllowed(host, config));
-  requireAllowed(new URL(url!).hostname, config);
+  if (to !== undefined)
+    return readFiles({ ...options, to }, config, (host) => requireAllowed(host, { config, field: 'to' }));
+  requireAllowed(new URL(url!).hostname, { config, field: 'url' });
   const { isGiven } = options.secret;
   const secret = isGiven ? await options.secret.read('Secret') : newWebhookSecret();
   const whyNot = refusalOfSecret(secret);
@@ -170,7 +171,7 @@ async function readKafka(
   config: Config,
 ): Promise<Target> {
   if (topic === undefined) throw new Refusal('--kafka needs --topic', 'topic');
-  for (const broker of brokers) requireAllowed(hostOf(broker), config);
+  for (const broker of brokers) requireAllowed(hostOf(broker), { config, field: 'kafka' });
   if ((mechanism === undefined) !== (user === undefined))
     throw new Refusal('set --sasl and --user together', 'sasl');
   if (mechanism === undefined || user === undefined) {
@@ -185,11 +186,14 @@ async function readKafka(
   return { kind: 'kafka', settings: { brokers, topic, tls, sasl: { mechanism, user } }, credentials };
 }
 
-function requireAllowed(host: string, config: Config): void {
+function requireAllowed(
+  host: string,
+  { config, field }: { config: Config; field: 'to' | 'url' | 'kafka' },
+): void {
   try {
     reachOf(config).requireAllowed(host);
   } catch (error) {
-    if (error instanceof RefusedAddress) throw new Refusal(error.message);
+    if (error instanceof RefusedAddress) throw new Refusal(error.message, field);
     throw error;
   }
 }
