@@ -82,7 +82,7 @@ test('permissions for an unknown workspace or set keep the input and show the er
   const set = await submit(admin, path, { action: 'give_set', workspace: 'shop', set: 'Suport' });
   expect([set.status, set.invalid]).toEqual([400, ['set']]);
   expect([set.has('workspace', 'shop'), set.has('set', 'Suport')]).toEqual([true, true]);
-  const workspace = await submit(admin, path, { action: 'give_set', workspace: 'shoop', set: 'Support' });
+  const workspace = await submit(admin, path, { action: 'give_set', workspace: 'shops', set: 'Support' });
   expect(workspace.invalid).toEqual(['workspace']);
 });
 

@@ -268,7 +268,7 @@ async function visitEverything(): Promise<void> {
     permission: 'admin',
   });
   await page(admin, `/accounts/${account}`);
-  await act('/accounts', { email: 'hedy@example.com', given_name: 'Hedy', family_name: 'Lamarr' });
+  await act('/accounts', { email: 'niklaus@example.com', given_name: 'Niklaus', family_name: 'Wirth' });
   await act(`/accounts/${account}`, { action: 'invite' });
   await act(`/accounts/${account}`, { action: 'uninvite' });
   const invited = await createAccount(database.pool as never, owner, 'ada@example.com');

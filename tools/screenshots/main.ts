@@ -97,7 +97,7 @@ async function takeEvery(penstock: Installation, browser: Browser, to: string): 
   const context = await browser.newContext({ colorScheme: 'light' });
   const page = await context.newPage();
   await openConsole(page, penstock);
-  const hrefs = (selector: string) =>
+  const pathsOf = (selector: string) =>
     page
       .locator(selector)
       .evaluateAll((links) =>
@@ -111,11 +111,11 @@ async function takeEvery(penstock: Installation, browser: Browser, to: string): 
     '/search?q=ada.lovelace',
     `/requests/${request}`,
   ];
-  const paths = new Set([...(await hrefs('nav a')), ...around]);
+  const paths = new Set([...(await pathsOf('nav a')), ...around]);
   paths.delete('/queues');
   for (const list of [...paths]) {
     await page.goto(url + list);
-    const [first] = (await hrefs('main table a')).filter((href) => href.startsWith(list) && href !== list);
+    const [first] = (await pathsOf('main table a')).filter((href) => href.startsWith(list) && href !== list);
     if (first !== undefined && list !== '/') paths.add(first);
   }
   mkdirSync(to, { recursive: true });
