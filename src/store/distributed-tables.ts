@@ -5,6 +5,7 @@
 export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   ledger: 'workspace_id',
   user_aliases: 'workspace_id',
+  user_search: 'workspace_id',
   push_tokens: 'workspace_id',
   email_addresses: 'workspace_id',
   subscription_states: 'workspace_id',
@@ -84,7 +85,7 @@ export const copied = [
 /** Tables of the installation, which stay on the coordinator. */
 export const central = [
   ...['_prisma_migrations', 'installation', 'members', 'processes', 'departed_processes', 'queue_losses'],
-  ...['queue_shards', 'job_attempts'],
+  ...['queue_shards', 'job_attempts', 'user_search_pass'],
   ...['fleet_history', 'lane_totals', 'fence_arrivals', 'retention_runs', 'sessions', 'audit'],
 ];
 

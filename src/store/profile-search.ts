@@ -59,7 +59,7 @@ const MAX_LABELS = 50;
 /**
  * The last Unicode character. With it appended, a text is an upper bound of all texts with that beginning.
  */
-const LAST_CHARACTER = '\u{10ffff}';
+export const LAST_CHARACTER = '\u{10ffff}';
 
 /**
  * Subqueries that find users of one workspace by one identifier. The limits keep the planner from scanning

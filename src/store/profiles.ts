@@ -174,12 +174,23 @@ const removeProfilesStatement = `
   using ${keysTable}
   where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id`;
 
+/** Deletes by primary key. */
+const removeSearchedStatement = `
+  delete from user_search
+  using ${keysTable}
+  where user_search.workspace_id = wanted.workspace_id and user_search.profile_id = wanted.id`;
+
 /**
- * Deletes profiles, so that no identifier resolves to them. Their rows are already locked. Dependent rows
+ * Deletes profiles, so that no identifier resolves to them and no search finds them. Their rows are already locked. Dependent rows
  * were moved or erased, or a background job does it. The job also handles events, purchases and summaries,
  * which are written without locking the profile: another lane may have committed rows after a merge moved the
  * others.
  */
 export async function removeProfiles(tx: Connection, keys: ProfileKey[]): Promise<void> {
-  await tx.query({ name: 'remove-profiles', text: removeProfilesStatement, values: keyValues(keys) });
+  const values = keyValues(keys);
+  // Both are sent in one write, because the caller may send COMMIT before the first is answered.
+  await Promise.all([
+    tx.query({ name: 'remove-profiles', text: removeProfilesStatement, values }),
+    tx.query({ name: 'remove-searched', text: removeSearchedStatement, values }),
+  ]);
 }

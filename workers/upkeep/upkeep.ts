@@ -27,6 +27,7 @@ import { forgetRefusedObjects } from '../../src/store/refused-objects.ts';
 import { forgetSessions } from '../../src/store/sessions.ts';
 import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/suppression-lists.ts';
 import { endStaleRuns } from '../../src/store/sync-chunks.ts';
+import { indexUsers } from '../../src/store/user-search.ts';
 import { fenceOf, ledgerKey } from '../batch/open.ts';
 
 /**
@@ -65,6 +66,7 @@ const SIZE_CHECK_MS = 1000;
 /** A worker that has applied no objects since the last check of table sizes skips this many checks. */
 const IDLE_SKIPS = 10;
 const ERASE_LOG_MS = 60_000;
+const INDEX_USERS_MS = 2000;
 const TIDY_STORE_MS = 3_600_000;
 
 export interface UpkeepOptions {
@@ -83,6 +85,7 @@ export interface UpkeepOptions {
  * - removes finished jobs, and failed jobs that took effect;
  * - blocks dummy users, analyzes tables that grow, and creates the partitions of the next month;
  * - erases deleted users from the log of streams;
+ * - fills the index of the console's search;
  * - deletes old rows: ledger, fences, outcomes, idempotency keys, audit, sessions, refused objects, and rows of
  *   interrupted imports and syncs.
  */
@@ -175,6 +178,7 @@ export async function startUpkeep({
     ...everyShard(shards).map((shard) => poll(CHECK_LANES_MS, () => checkShard(shard), warn)),
     poll(BLOCK_DUMMIES_MS, () => blockDummyUsers(pool, log), warn),
     poll(ERASE_LOG_MS, () => eraseDeletedFromLogs(pool, { leaving: leaving.signal }), warn),
+    poll(INDEX_USERS_MS, async () => void (await indexUsers(pool)), warn),
     poll(SIZE_CHECK_MS, checkSizes, warn),
     tidying,
   ];
