@@ -1,6 +1,6 @@
 import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { gramsOf, gramsOfWords, isSearchable, searchTextOf } from '../profile/search-text.ts';
-import type { Pool } from './database.ts';
+import type { Connection, Pool } from './database.ts';
 import { type FoundUser, LAST_CHARACTER } from './profile-search.ts';
 import { inTransaction } from './transactions.ts';
 
@@ -283,15 +283,12 @@ export class SearchTooBroad extends Error {
   override name = 'SearchTooBroad';
 }
 
-/** Sends one read with the time limit of a search. */
-async function inTime<Row extends object>(
-  pool: Pool,
-  query: { name: string; text: string; values: unknown[] },
-): Promise<Row[]> {
+/** Runs reads with the time limit of a search. */
+async function inTime<T>(pool: Pool, read: (tx: Connection) => Promise<T>): Promise<T> {
   try {
     return await inTransaction(pool, async (tx) => {
       await tx.query(`set local statement_timeout = ${SEARCH_MS}`);
-      return (await tx.query<Row>(query)).rows;
+      return read(tx);
     });
   } catch (error) {
     throw (error as { code?: string }).code === '57014' ? new SearchTooBroad() : error;
@@ -324,10 +321,11 @@ const searchPartsStatement = `
         order by profiles.external_id collate "C"
         limit ${MAX_FOUND} + 1
       ) as named
-      where not exists (
-        select from user_search
+      where not coalesce((
+        select user_search.text like all ($7::text[])
+        from user_search
         where user_search.workspace_id = wanted.workspace_id and user_search.profile_id = named.id
-          and user_search.text like all ($7::text[]) and $6::integer[] is not null)
+        limit 1), false)
     )
   ) as hits
   cross join lateral (
@@ -350,21 +348,23 @@ export async function searchParts(
   { workspaceId, words, filters, prefix }: PartSearch & { prefix: string },
 ): Promise<FoundUser[]> {
   const isIndexed = isSearchable(words);
-  const users = await inTime<FoundUser>(pool, {
-    name: 'search-parts',
-    text: searchPartsStatement,
-    values: [
-      [workspaceId],
-      ...filterValues(filters),
-      ...(isIndexed ? [gramsOfWords(workspaceId, words), patternsOf(words)] : [null, null]),
-      ...[prefix, prefix + LAST_CHARACTER],
-    ],
-  });
-  return users.sort((one, other) => (one.id < other.id ? 1 : -1));
+  const values = [
+    [workspaceId],
+    ...filterValues(filters),
+    ...(isIndexed ? [gramsOfWords(workspaceId, words), patternsOf(words)] : [null, null]),
+    ...[prefix, prefix + LAST_CHARACTER],
+  ];
+  const { rows } = await inTime(pool, (tx) =>
+    tx.query<FoundUser>({ name: 'search-parts', text: searchPartsStatement, values }),
+  );
+  return rows.sort((one, other) => (one.id < other.id ? 1 : -1));
 }
 
-/** Maximum number of users that one page of a list looks at. */
-const MAX_LOOKED = 20_000;
+/** Number of users that one statement of a list looks at. */
+const LOOKED = 1000;
+
+/** Milliseconds after which a list sends no further statement. */
+const LIST_MS = 200;
 
 /** Reads a page by primary key, and for each of its users by the primary key of user_search; takes no lock. */
 const listUsersStatement = `
@@ -374,13 +374,14 @@ const listUsersStatement = `
     from profiles
     where profiles.workspace_id = $1::uuid and profiles.id < $6::uuid
     order by profiles.workspace_id desc, profiles.id desc
-    limit ${MAX_LOOKED}
+    limit ${LOOKED}
   ) as profiles
   where ${filtered('$1::uuid')}
-    and ($7::text[] is null or exists (
-      select from user_search
+    and ($7::text[] is null or (
+      select user_search.text like all ($7::text[])
+      from user_search
       where user_search.workspace_id = $1::uuid and user_search.profile_id = profiles.id
-        and user_search.text like all ($7::text[])))
+      limit 1))
   order by profiles.workspace_id desc, profiles.id desc
   limit $8::integer`;
 
@@ -390,10 +391,11 @@ const lastLookedStatement = `
   from profiles
   where profiles.workspace_id = $1::uuid and profiles.id < $2::uuid
   order by profiles.workspace_id desc, profiles.id desc
-  limit 1 offset ${MAX_LOOKED - 1}`;
+  limit 1 offset ${LOOKED - 1}`;
 
 /**
- * Returns users of the workspace, newest first, by looking at up to MAX_LOOKED of them.
+ * Returns users of the workspace, newest first. It looks at users one after the other until there are `limit` users, or
+ * for LIST_MS.
  *
  * @param page.before id of the last user of the previous page
  * @returns `looked`: id of the last user that was looked at; absent if there are `limit` users, or no further ones
@@ -404,16 +406,25 @@ export async function listUsers(
   { workspaceId, words, filters }: PartSearch,
   { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
 ): Promise<{ users: FoundUser[]; looked?: string }> {
-  const users = await inTime<FoundUser>(pool, {
-    name: 'list-users',
-    text: listUsersStatement,
-    values: [workspaceId, ...filterValues(filters), before, patternsOf(words), limit],
-  });
-  if (users.length === limit) return { users };
-  const { rows } = await pool.query<{ id: string }>({
-    name: 'last-looked',
-    text: lastLookedStatement,
-    values: [workspaceId, before],
-  });
-  return { users, ...(rows[0] && { looked: rows[0].id }) };
+  const from = performance.now();
+  const users: FoundUser[] = [];
+  for (let looked = before; ; ) {
+    const values = [
+      ...[workspaceId, ...filterValues(filters), looked, patternsOf(words)],
+      limit - users.length,
+    ];
+    const { rows } = await inTime(pool, (tx) =>
+      tx.query<FoundUser>({ name: 'list-users', text: listUsersStatement, values }),
+    );
+    users.push(...rows);
+    if (users.length === limit) return { users };
+    const { rows: last } = await pool.query<{ id: string }>({
+      name: 'last-looked',
+      text: lastLookedStatement,
+      values: [workspaceId, looked],
+    });
+    if (!last[0]) return { users };
+    looked = last[0].id;
+    if (performance.now() - from > LIST_MS) return { users, looked };
+  }
 }

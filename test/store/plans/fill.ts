@@ -41,6 +41,8 @@ const rows: Record<string, string> = {
     case when n % 9 = 0 then ${instant} end, 'subscribed', '{"points": 1}', ${instant}, ${instant}`,
   'user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)': `
     ${owner}, 'label', 'alias' || n, filled_id('user', n), ${instant}`,
+  'user_search (workspace_id, profile_id, text, grams, source)': `
+    ${owner}, filled_id('user', n), 'user' || n, array[n % 2, n], n`,
   'push_tokens (workspace_id, app_id, token, device_id, profile_id, created_at)': `
     ${owner}, 'app', 'token' || n, 'device' || n, filled_id('user', n), ${instant}`,
   'email_addresses (workspace_id, email, state, hard_bounced_at, changed_at)': `
@@ -221,6 +223,12 @@ export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
     `select id, external_id, email, phone from profiles
      where workspace_id = $1 and external_id = any (array(select 'user' || n * 2 from generate_series(1, 4) as n))
      order by id`,
+    [found[0].workspaceId],
+  );
+  // The next turn of the search index begins near the end of this workspace.
+  await pool.query(
+    `update user_search_pass set workspace_id = $1, profile_id = (
+       select id from profiles where workspace_id = $1 order by id desc offset 100 limit 1)`,
     [found[0].workspaceId],
   );
   return { ...found[0], users };

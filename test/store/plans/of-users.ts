@@ -47,6 +47,7 @@ import {
 } from '../../../src/store/segments.ts';
 import { readTimeline, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
 import { inSnapshot } from '../../../src/store/transactions.ts';
+import { indexUsers, isSearchFilled, listUsers, searchParts } from '../../../src/store/user-search.ts';
 import type { Asking } from './asking.ts';
 
 const tester = { kind: 'operator', name: 'ada', via: 'console' } as const;
@@ -217,6 +218,16 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
       }),
     () => searchUsers(store, [workspaceId], { search: { aliasName: 'alias2' }, limit: 50 }),
     () => newestUsers(store, [workspaceId], 25),
+    () => indexUsers(store, { turn: 500 }),
+    () => isSearchFilled(store),
+    () =>
+      searchParts(store, {
+        workspaceId,
+        words: ['user2'],
+        filters: { email: 'subscribed' },
+        prefix: 'user2',
+      }),
+    () => listUsers(store, { workspaceId, words: ['nobody'], filters: {} }, { limit: 51 }),
     () => selectMerged(store, workspaceId, id),
     () => selectRenamed(store, { workspaceId, profileId: id, limit: 50 }),
     () => readTimeline(store, { workspaceId, owners: ids, limit: 51 }),
