@@ -14,7 +14,6 @@ import {
   highWaterMarks,
 } from './edge/load-shedding.ts';
 import { createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
-import { createLinkSettings } from './edge/open-link.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createProxy } from './edge/proxy.ts';
@@ -32,6 +31,7 @@ import { addressOf, limitConnections, listen, serverOptions } from './platform/l
 import { createStrangersLog } from './platform/log.ts';
 import { traceRequests } from './platform/tracing.ts';
 import { createRenderer } from './preferences/renderer.ts';
+import { createLinkSettings } from './preferences/settings.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { type Heartbeat, startHeartbeat } from './processes/heartbeat.ts';
 import { type Host, runMain } from './processes/host.ts';

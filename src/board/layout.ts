@@ -198,11 +198,13 @@ export const noticeOf = (done: string): string | undefined =>
 
 /**
  * Renders a time in UTC. A script shows how long ago it is, with the full time in the reader's time zone in the title.
+ * @param options.accepted time at which it was accepted, for the title
  */
-export function moment(at: Date | string | null | undefined): Html {
+export function moment(at: Date | string | null | undefined, { accepted }: { accepted?: Date } = {}): Html {
   if (at === null || at === undefined) return html`<span class="faint">never</span>`;
   const iso = new Date(at).toISOString();
-  return html`<time datetime="${iso}" title="${utc(iso)}">${utc(iso)}</time>`;
+  const more = accepted ? `, accepted ${utc(accepted.toISOString())}` : '';
+  return html`<time datetime="${iso}" title="${utc(iso)}${more}"${accepted && html` data-title="${more}"`}>${utc(iso)}</time>`;
 }
 
 /** Renders a time in UTC. A script converts it to the reader's time zone, but does not shorten it. */

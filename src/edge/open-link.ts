@@ -1,10 +1,8 @@
 import type { RequestHandler } from 'express';
 import helmet from 'helmet';
 import { LRUCache } from 'lru-cache';
-import type { LinkSettings } from '../operations/operation.ts';
-import type { Config } from '../platform/config.ts';
-import { reachable } from '../platform/lifecycle.ts';
 import { isSigned, type Link, readLink } from '../preferences/link.ts';
+import type { LinkSettings } from '../preferences/settings.ts';
 import { type LiveGroup, type View, viewOf } from '../preferences/submission.ts';
 import type { Database } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
@@ -127,15 +125,6 @@ export function createLinkOpener(database: Database) {
   }
 
   return { verify, open };
-}
-
-/** Path of the pages that links open. */
-export const PREFERENCES = '/preferences';
-
-/** Reads the settings for links to preference centers. */
-export function createLinkSettings(config: Config): LinkSettings {
-  const base = (config.PUBLIC_URL || `http://${reachable(config.HOST)}:${config.PORT}`).replace(/\/+$/, '');
-  return { urlOf: (token) => `${base}${PREFERENCES}/${token}`, days: config.PREFERENCE_LINK_DAYS };
 }
 
 /**

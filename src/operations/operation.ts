@@ -2,6 +2,7 @@ import type { ErrorName, Rejection } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Trace } from '../jobs/traces.ts';
 import type { Renderer } from '../preferences/renderer.ts';
+import type { LinkSettings } from '../preferences/settings.ts';
 import type { LongStrings } from '../profile/attribute-rule.ts';
 import type { Json } from '../profile/json.ts';
 import { refuse } from '../profile/refusal.ts';
@@ -177,14 +178,6 @@ export interface WaitingSearch {
     workspaceId: string,
     ids: [string, string],
   ): Promise<{ envelopeId: string; lane: number; trace: Trace }[]>;
-}
-
-/** Address and lifetime of links to preference centers. */
-export interface LinkSettings {
-  /** Returns the public URL of the page for a token. */
-  urlOf(token: string): string;
-  /** Lifetime of a new link in days. */
-  days: number;
 }
 
 /** Destination of segment exports, and the address of their links. */

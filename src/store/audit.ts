@@ -77,6 +77,7 @@ export const auditActions = {
   'users.block': ['penstock users block'],
   'users.delete': ['penstock users delete', 'post /users/:service_id/delete'],
   'users.export': ['penstock users export', 'get /users/:service_id/export'],
+  'users.preference_link': ['post /users/:service_id/preference-link'],
   'users.set_attribute': ['post /users/:service_id'],
   'users.set_subscription': ['post /users/:service_id'],
   'users.unblock': ['penstock users unblock'],

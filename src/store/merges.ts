@@ -146,8 +146,12 @@ export async function mergeProfiles(tx: Connection, pairs: MergePair[], now: str
  */
 const recordMergesStatement = `
   with moved as (
-    insert into merged_profiles (workspace_id, profile_id, kept_id, merged_at)
-    select pairs.workspace_id, pairs.merged_id, pairs.kept_id, $4::timestamptz
+    insert into merged_profiles (workspace_id, profile_id, kept_id, merged_at, external_id)
+    select pairs.workspace_id, pairs.merged_id, pairs.kept_id, $4::timestamptz, (
+      select profiles.external_id
+      from profiles
+      where profiles.workspace_id = pairs.workspace_id and profiles.id = pairs.merged_id
+      limit 1)
     from ${pairsTable}
   )
   insert into removed_profiles (workspace_id, profile_id, fate, removed_at)

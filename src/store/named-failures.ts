@@ -229,7 +229,7 @@ const selectLettersOfUserStatement = `
   limit $3::integer`;
 
 /** A dead letter that names a user. */
-interface LetterOfUser {
+export interface LetterOfUser {
   id: string;
   kind: string;
   reason: string;

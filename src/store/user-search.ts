@@ -68,6 +68,8 @@ const comparePageStatement = `
         order by user_aliases.alias_label
         limit ${MAX_ALIASES}
       ) as aliases
+      -- Keeps the aliases from being read once for each use.
+      offset 0
     ) as names
   ), bounds as (
     select count(*)::integer as size, max(page.id::text) as last from page

@@ -131,13 +131,13 @@ describe('users', () => {
       const owner = n % 10 === 0 ? merged : id;
       if (n % 7 === 0)
         await scene.query(
-          `insert into purchases values ($1, $2, $3, $4, 'EUR', 9.99, 2, now(), null, null)`,
-          ...[scene.shop, deed, owner, `deed-${n}-`],
+          `insert into purchases values ($1, $2, $3, $4, 'EUR', 9.99, 2, now() - $5 * interval '1 hour', null, null)`,
+          ...[scene.shop, deed, owner, `deed-${n}-`, n],
         );
       else
         await scene.query(
-          `insert into events values ($1, $2, $3, $4, now(), 'app', '{"size": {"xl": true}}')`,
-          ...[scene.shop, deed, owner, `deed-${n}-`],
+          `insert into events values ($1, $2, $3, $4, now() - $5 * interval '1 hour', 'app', '{"size": {"xl": true}}')`,
+          ...[scene.shop, deed, owner, `deed-${n}-`, n],
         );
     }
     const seen: string[] = [];
@@ -149,6 +149,59 @@ describe('users', () => {
       path = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
     }
     expect(seen).toEqual(deeds.map(({ n }) => `deed-${n}-`));
+  });
+
+  test('the timeline is sorted by when things happened, and filtered by kind', async () => {
+    const id = await scene.createUser(scene.shop, 'backfilled', 'backfilled@gmail.com');
+    const gone = newProfileId(Date.now());
+    await scene.query(
+      "insert into merged_profiles values ($1, $2, $3, now() - interval '3 days', 'was-before')",
+      ...[scene.shop, gone, id],
+    );
+    const years = ['2019', '2022', '2020'];
+    for (const year of years)
+      await scene.query(
+        "insert into events values ($1, $2, $3, $4, $5, 'app', '{}')",
+        ...[scene.shop, uuidv7(), id, `happened-${year}-`, `${year}-05-05T00:00:00Z`],
+      );
+    await scene.letterIn(scene.shop, { identifiers: [{ external_id: 'backfilled' }], reason: 'too-much-' });
+    const path = `/users/${toServiceId(id)}?workspace=${scene.shop}`;
+    const timelineOf = async (kind: string) => {
+      const { text } = await page(scene.operator, `${path}&kind=${kind}`);
+      const shown = text.slice(text.indexOf('id="timeline"'), text.indexOf('id="letters"'));
+      return shown.match(/happened-\d+-|was-before|too-much-/g) ?? [];
+    };
+    const events = ['happened-2022-', 'happened-2020-', 'happened-2019-'];
+    expect(await timelineOf('')).toEqual(['too-much-', 'was-before', ...events]);
+    expect(await timelineOf('events')).toEqual(events);
+    expect(await timelineOf('purchases')).toEqual([]);
+    expect(await timelineOf('identity')).toEqual(['was-before']);
+    expect(await timelineOf('failed')).toEqual(['too-much-']);
+    const { text } = await page(scene.operator, path);
+    expect(text).toMatch(/title="2019-05-05 00:00:00 UTC, accepted 20/);
+    expect((await page(scene.operator, `${path}&kind=no`)).status).toBe(404);
+  });
+
+  test('a link to a preference center is created for a user with an email, and recorded', async () => {
+    const id = await scene.createUser(scene.shop, 'chooses', 'chooses@gmail.com');
+    const path = `/users/${toServiceId(id)}`;
+    const [, center] = /name="center"><option value="([^"]+)"/.exec(
+      (await page(scene.operator, `${path}?workspace=${scene.shop}`)).text,
+    )!;
+    const send = (fields: Record<string, string>) =>
+      post(scene.operator, `${path}/preference-link?workspace=${scene.shop}`, fields);
+    const answer = await send({ center: center! });
+    expect(answer.status).toBe(200);
+    expect(await answer.text()).toMatch(/<input readonly value="http[^"]+\/preferences\/[\w-]{100,}"/);
+    expect(
+      await scene.query(
+        "select detail from audit where action = 'users.preference_link' and subject_id = $1",
+        toServiceId(id),
+      ),
+    ).toMatchObject([{ detail: { preference_center: center } }]);
+    expect((await send({ center: uuidv7() })).status).toBe(404);
+    await scene.query('update profiles set email = null where id = $1', id);
+    expect((await send({ center: center! })).status).toBe(400);
   });
 
   test("long lists on a user's page can be followed to their end", async () => {
@@ -164,16 +217,17 @@ describe('users', () => {
     for (let n = 0; n < 23; n++)
       await scene.letterIn(shop, { identifiers: [{ external_id: 'lists' }], reason: `letter-${n}-` });
     const first = `/users/${toServiceId(id)}?workspace=${shop}`;
-    for (const [what, next, most] of [
-      [/(?:alias|earlier)-\d+/g, /href="([^"]+names_from=[^"]+)">and/, 70],
-      [/device-\d+/g, /href="([^"]+devices_from=[^"]+)">and/, 60],
-      [/counted-\d+/g, /href="([^"]+counted_from=[^"]+)">and/, 26],
-      [/letter-\d+-/g, /href="([^"]+letters_before=[^"]+)">Older/, 23],
+    for (const [section, what, next, most] of [
+      ['names', /(?:alias|earlier)-\d+/g, /href="([^"]+names_from=[^"]+)">and/, 70],
+      ['devices', /device-\d+/g, /href="([^"]+devices_from=[^"]+)">and/, 60],
+      ['counted', /counted-\d+/g, /href="([^"]+counted_from=[^"]+)">and/, 26],
+      ['letters', /letter-\d+-/g, /href="([^"]+letters_before=[^"]+)">Older/, 23],
     ] as const) {
       const seen: string[] = [];
       for (let path: string | undefined = first; path !== undefined; ) {
         const { text } = await page(scene.operator, path);
-        seen.push(...[...text.matchAll(what)].map(([name]) => name));
+        const shown = text.slice(text.indexOf(`id="${section}"`));
+        seen.push(...[...shown.matchAll(what)].map(([name]) => name));
         path = next.exec(text)?.[1]?.replaceAll('&amp;', '&').split('#')[0];
       }
       expect([String(what), seen.length, new Set(seen).size]).toEqual([String(what), most, most]);
@@ -188,8 +242,8 @@ describe('users', () => {
       ['behind it', 10],
     ] as const)
       await scene.query(
-        "insert into events values ($1, $2, $3, $4, now(), 'app', '{}')",
-        ...[scene.shop, uuidv7({ msecs: at(minutes).getTime() }), id, name],
+        "insert into events values ($1, $2, $3, $4, $5, 'app', '{}')",
+        ...[scene.shop, uuidv7({ msecs: at(minutes).getTime() }), id, name, at(minutes)],
       );
     await scene.query(
       `insert into subscription_history (workspace_id, subject_kind, subject, subscription, to_state, changed_at, request_id)

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { createLinkSettings } from '../../src/edge/open-link.ts';
 import { ConfigError, readConfig } from '../../src/platform/config.ts';
 import { documentOf } from '../../src/preferences/page.ts';
+import { createLinkSettings } from '../../src/preferences/settings.ts';
 import { threadTime } from '../setup/thread-time.ts';
 
 test.each([

@@ -24,3 +24,6 @@ create table user_search_pass (
   passes        bigint       not null default 0
 );
 insert into user_search_pass default values;
+
+-- The external id that a merged profile had, for people who search for it. Null for merges of an earlier release.
+alter table merged_profiles add column external_id text;

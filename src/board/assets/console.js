@@ -46,7 +46,7 @@ function tellTimes(within) {
     const at = new Date(time.dateTime);
     const local = zoned.format(at);
     const utc = `${time.dateTime.slice(0, 10)} ${time.dateTime.slice(11, 19)} UTC`;
-    time.title = `${local} (${utc})`;
+    time.title = `${local} (${utc})${time.dataset.title ?? ''}`;
     const axis = axes[time.dataset.axis];
     const text = axis ? axis.format(at) : isFull || time.hasAttribute('data-full') ? local : distance(at);
     if (time.textContent !== text) time.textContent = text;
@@ -127,11 +127,27 @@ function offerAll() {
 function guardWords() {
   for (const field of document.querySelectorAll('[data-word]')) {
     const button = field.form.querySelector('button');
+    const words = [field.dataset.word, ...(field.dataset.also ?? '').split('\n')].filter(Boolean);
     const look = () => {
-      button.disabled = field.value.trim() !== field.dataset.word;
+      button.disabled = !words.includes(field.value.trim());
     };
     field.addEventListener('input', look);
     look();
+  }
+}
+
+/** Adds a button that copies the field's value. Without a secure context, there is no clipboard. */
+function offerCopies() {
+  if (!navigator.clipboard) return;
+  for (const field of document.querySelectorAll('[data-copy]')) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.textContent = 'Copy';
+    button.addEventListener('click', async () => {
+      await navigator.clipboard.writeText(field.value);
+      button.textContent = 'Copied';
+    });
+    field.closest('label').after(button);
   }
 }
 
@@ -351,6 +367,8 @@ document.addEventListener('DOMContentLoaded', () => {
   offerTheme();
   offerAll();
   guardWords();
+  offerCopies();
+  offerCopies();
   lookAgain();
   stayLive();
   tellPoints();

@@ -6,12 +6,15 @@ import { now, nowDate } from '../../platform/clock.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
 import { presentTrace } from '../../platform/tracing.ts';
+import { signLink } from '../../preferences/link.ts';
+import { createLinkSettings } from '../../preferences/settings.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
 import { Refusal } from '../../resources/refusal.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { readProfiles } from '../../store/export.ts';
+import { requireLinkKey } from '../../store/preference-centers.ts';
 import { lacking, type Page, PageError, type PageServices, type Reply, type Visit } from '../console.ts';
 import { pathWith } from '../layout.ts';
 import { sentence } from '../resource-form.ts';
@@ -99,6 +102,74 @@ export async function subscriptionForm({ services, viewer }: Visit<PageServices>
 <label>State <select name="state">${STATES.map((state) => html`<option value="${state}">${state.replace('_', ' ')}</option>`)}</select></label>
 <button name="action" value="set_subscription">Set…</button></form>`;
 }
+
+/** Maximum number of preference centers in the form. */
+const MAX_CENTERS = 100;
+
+/**
+ * Renders the form that creates a link to a preference center; undefined if the viewer may not change users, or if no
+ * page is active.
+ */
+export async function preferenceLinkForm(
+  { services, viewer }: Visit<PageServices>,
+  seen: Seen,
+): Promise<Part> {
+  if (!viewer.can('change', seen.workspace.id)) return undefined;
+  const centers = await services.database.prisma.preferenceCenter.findMany({
+    where: { workspaceId: seen.workspace.id, state: 'active' },
+    orderBy: { name: 'asc' },
+    take: MAX_CENTERS,
+    select: { id: true, name: true },
+  });
+  if (centers.length === 0) return undefined;
+  const path = pathWith(`/users/${toServiceId(seen.id)}/preference-link`, { workspace: seen.workspace.id });
+  return html`<form class="row" method="post" action="${path}">
+<label>Preference center <select name="center">${centers.map(({ id, name }) => html`<option value="${id}">${name}</option>`)}</select></label>
+<button>Create link</button></form>`;
+}
+
+const preferenceLink: Page<PageServices> = {
+  method: 'post',
+  path: '/users/:service_id/preference-link',
+  right: 'change',
+  async handle(visit) {
+    const { services, viewer, actor, field } = visit;
+    const { database, config } = services;
+    const seen = await findUser(visit);
+    const workspaceId = seen.workspace.id;
+    // The link shows and changes states without a sign-in, so it needs both rights.
+    if (!viewer.can('users', workspaceId)) throw lacking('users');
+    const centerId = field('center');
+    const center = isUuid(centerId)
+      ? await database.prisma.preferenceCenter.findFirst({
+          where: { workspaceId, id: centerId, state: 'active' },
+          select: { id: true, name: true },
+        })
+      : null;
+    if (!center) throw new PageError(404, 'Preference center not found, or it is a draft.');
+    const [user] = await readProfiles(database.pool, workspaceId, { ids: [seen.id], fields: [] });
+    if (!user) throw new PageError(404, 'This user has just been deleted.');
+    const back = userPath(viewer, { id: seen.id, workspaceId });
+    if (user.email === null)
+      throw new PageError(400, 'The user has no email address. A preference center needs one.');
+    const subject = { kind: 'user', id: toServiceId(seen.id) };
+    await recordAudit(database.pool, actor, [
+      { action: 'users.preference_link', subject, workspaceId, detail: { preference_center: center.id } },
+    ]);
+    const links = createLinkSettings(config);
+    const madeAt = now();
+    const link = { workspaceId, centerId: center.id, profileId: seen.id, madeAt };
+    const secret = await requireLinkKey(database, workspaceId);
+    const url = links.urlOf(signLink({ ...link, expiresAt: madeAt + links.days * DAY_MS }, secret));
+    const body = html`<h1>Link to ${center.name}</h1>
+<p class="lead">For ${headingOf(user, seen.pii)}. Everyone who has the link can see and change the subscriptions of this user. It is valid for ${links.days} days, unless it is revoked with <code>penstock preference-links revoke</code>.</p>
+<div class="row card"><label class="grow">Link <input readonly value="${url}" data-copy></label></div>
+<p><a href="${back}">Back to the user</a></p>`;
+    return { title: 'Link to a preference center', body };
+  },
+};
+
+const DAY_MS = 86_400_000;
 
 /**
  * Renders the form that sets or removes an attribute; undefined if the viewer may not change users or see values.
@@ -310,9 +381,7 @@ async function confirmation(
 }
 
 /** Finds the user to delete, and the words of which the operator has to type one. */
-async function findForDelete(
-  visit: Visit<PageServices>,
-): Promise<Seen & { path: string; word: string; words: string[] }> {
+async function findForDelete(visit: Visit<PageServices>): Promise<Seen & { path: string; words: string[] }> {
   const seen = await findUser(visit);
   if (!visit.viewer.can('users', seen.workspace.id)) throw lacking('users');
   const serviceId = toServiceId(seen.id);
@@ -325,22 +394,30 @@ async function findForDelete(
   const words = [...named.filter((one) => typeof one === 'string'), serviceId].filter(
     (one) => one === one.trim(),
   );
-  const word = words[0]!;
   const several = visit.viewer.workspacesWith('users').length > 1;
   return {
     ...seen,
-    word,
     words,
     path: pathWith(`/users/${serviceId}/delete`, several ? { workspace: seen.workspace.id } : {}),
   };
 }
 
-function form({ path, word, back, problem }: { path: string; word: string; back: string; problem?: string }) {
+function form({
+  path,
+  words,
+  back,
+  problem,
+}: {
+  path: string;
+  words: string[];
+  back: string;
+  problem?: string;
+}) {
   const body = html`<h1>Delete this user?</h1>
 <p class="lead">The profile, its events, purchases, devices and identifiers, and dead letters about it are deleted permanently. The delete takes effect after everything that was accepted before, like <code>POST /users/delete</code>.</p>
 ${problem !== undefined && html`<p class="banner bad" role="alert">${problem}</p>`}
 <form class="stack card" method="post" action="${path}">
-<label>Type ${word} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${word}" required></label>
+<label>Type ${words.join(' or ')} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${words[0]}" data-also="${words.slice(1).join('\n')}" required></label>
 <p class="actions"><button class="danger">Delete permanently</button> <a class="button" href="${back}">Cancel</a></p>
 </form>`;
   return { title: 'Delete a user', body, ...(problem !== undefined && { status: 400 }) };
@@ -351,8 +428,8 @@ const removal: Page<PageServices> = {
   path: '/users/:service_id/delete',
   right: 'change',
   async handle(visit) {
-    const { path, word, id, workspace } = await findForDelete(visit);
-    return form({ path, word, back: userPath(visit.viewer, { id, workspaceId: workspace.id }) });
+    const { path, words, id, workspace } = await findForDelete(visit);
+    return form({ path, words, back: userPath(visit.viewer, { id, workspaceId: workspace.id }) });
   },
 };
 
@@ -363,15 +440,11 @@ const remove: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, field } = visit;
     const seen = await findForDelete(visit);
-    const { path, word, words, id, workspace } = seen;
+    const { path, words, id, workspace } = seen;
     if (!words.includes(field('confirm').trim())) {
       const back = userPath(viewer, { id, workspaceId: workspace.id });
-      return form({
-        path,
-        word,
-        back,
-        problem: `The text does not match ${word}. The user was not deleted.`,
-      });
+      const problem = `The text does not match ${words[0]}. The user was not deleted.`;
+      return form({ path, words, back, problem });
     }
     const { config, operations } = services;
     const requestId = newId();
@@ -386,4 +459,4 @@ const remove: Page<PageServices> = {
   },
 };
 
-export const userActionPages = [exported, change, removal, remove];
+export const userActionPages = [exported, change, preferenceLink, removal, remove];

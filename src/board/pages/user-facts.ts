@@ -1,15 +1,9 @@
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
-import { millisecondsOf } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { isUuid } from '../../profile/values.ts';
 import type { StoredUser } from '../../store/export.ts';
-import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
-import { GLOBAL } from '../../store/subscription-states.ts';
-import { MAX_MERGED, type MergedProfile, readTimeline, type TimelineEntry } from '../../store/timeline.ts';
-import type { Workspace } from '../access.ts';
-import type { PageServices } from '../console.ts';
+import { MAX_MERGED, type MergedProfile } from '../../store/timeline.ts';
 import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
 import { shownExternalId } from './users.ts';
 
@@ -118,7 +112,9 @@ export function names({ user, merged, renamed, pii, slice }: Names): Part {
     ]),
     ...merged.map((one) => () => [
       'Merged into this user',
-      html`<span class="id">${toServiceId(one.id)}</span>`,
+      one.externalId === null
+        ? html`<span class="id">${toServiceId(one.id)}</span>`
+        : html`${shownExternalId(one.externalId, pii)} <span class="faint">service id <span class="id">${toServiceId(one.id)}</span></span>`,
       moment(one.mergedAt),
     ]),
   ];
@@ -168,92 +164,4 @@ export function summaries(user: StoredUser, slice: Slice): Part {
     shown.map((one) => [one.kind, one.name, count(one.count, '', ''), moment(one.first), moment(one.last)]),
   )}${revenue.length > 0 && html`<p class="pager">Revenue: ${revenue.join(', ')}</p>`}
 ${pager}`;
-}
-
-/** Entries of the timeline per page. */
-const PAGE = 50;
-
-/** Maximum number of property members shown per entry. A page has 50 entries. */
-const MAX_NODES = 40;
-
-type Entry = { at: number; deed: TimelineEntry } | { at: number; change: HistoryRow };
-
-interface Wanted {
-  workspace: Workspace;
-  owners: string[];
-  subjects: HistorySubject[];
-  query(name: string): string;
-}
-
-/** Reads a page of events and state changes, merged by time of acceptance, with the start of the next page. */
-export async function readEntries(
-  { database: { pool } }: PageServices,
-  { workspace, owners, subjects, query }: Wanted,
-) {
-  const [before, changedBefore] = [query('before'), query('changed_before')];
-  const limit = PAGE + 1;
-  const [deeds, changes] = await Promise.all([
-    readTimeline(pool, {
-      workspaceId: workspace.id,
-      owners,
-      limit,
-      before: isUuid(before) ? before : undefined,
-    }),
-    readHistory(pool, workspace.id, {
-      subjects,
-      limit,
-      before: /^\d{1,18}$/.test(changedBefore) ? changedBefore : undefined,
-    }),
-  ]);
-  const all: Entry[] = [
-    ...deeds.map((deed) => ({ at: millisecondsOf(deed.id), deed })),
-    ...changes.map((change) => ({ at: change.at.getTime(), change })),
-  ];
-  const shown = all.sort((one, other) => other.at - one.at).slice(0, PAGE);
-  const lastDeed = shown.findLast((entry) => 'deed' in entry);
-  const lastChange = shown.findLast((entry) => 'change' in entry);
-  const next = all.length > PAGE && {
-    before: lastDeed && 'deed' in lastDeed ? lastDeed.deed.id : before,
-    changed_before: lastChange && 'change' in lastChange ? lastChange.change.id : changedBefore,
-  };
-  return { shown, next: next || undefined };
-}
-
-export function timeline(entries: Entry[], pii: boolean): Part {
-  if (entries.length === 0)
-    return empty(
-      'Nothing yet',
-      html`Events, purchases and changes of subscriptions stand here, those accepted last first. Send some to <code>POST /users/track</code>.`,
-    );
-  return table(
-    'Timeline',
-    ['Accepted', 'What', 'Happened', 'Details'],
-    entries.map((entry) => ('deed' in entry ? deedRow(entry, pii) : changeRow(entry))),
-  );
-}
-
-function deedRow({ at, deed }: { at: number; deed: TimelineEntry }, pii: boolean): Part[] {
-  const price = deed.kind === 'purchase' && `${deed.quantity} × ${deed.price} ${deed.currency}`;
-  const inner = deed.properties;
-  const size = typeof inner === 'object' && inner !== null ? Object.keys(inner).length : 0;
-  return [
-    moment(new Date(at)),
-    html`${badge(deed.kind)} <span class="wrap">${deed.name}</span>`,
-    moment(deed.time),
-    html`${price && html`<span>${price}</span> `}${
-      size > 0
-        ? html`<details><summary>${count(size, 'property', 'properties')}</summary>${tree(inner, { masked: !pii, most: MAX_NODES })}</details>`
-        : typeof inner === 'string' && html`<span class="faint">${inner}</span>`
-    }${deed.appId !== null && html`<span class="faint">app ${deed.appId}</span>`}`,
-  ];
-}
-
-function changeRow({ at, change }: { at: number; change: HistoryRow }): Part[] {
-  const what = change.subscription === GLOBAL ? 'email' : (change.group ?? change.subscription);
-  return [
-    moment(new Date(at)),
-    html`${badge('change')} ${what}`,
-    '',
-    html`${change.from ?? 'none'} → ${change.to ?? 'none'} <span class="faint">of the ${change.kind}, request <span class="id">${change.requestId}</span></span>`,
-  ];
 }

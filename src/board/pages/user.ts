@@ -7,9 +7,9 @@ import type { HistorySubject } from '../../store/subscription-history.ts';
 import { MAX_MERGED, selectMerged, selectRenamed } from '../../store/timeline.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, PageError, type PageServices } from '../console.ts';
-import { badge, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import { badge, empty, MASK, moment, pathWith, table } from '../layout.ts';
 import { findUser, headingOf, type Seen } from './find-user.ts';
-import { attributeForm, subscriptionForm } from './user-actions.ts';
+import { attributeForm, preferenceLinkForm, subscriptionForm } from './user-actions.ts';
 import {
   attributes,
   devices,
@@ -17,11 +17,10 @@ import {
   MAX_RENAMED_IDS,
   names,
   profile,
-  readEntries,
   subscriptions,
   summaries,
-  timeline,
 } from './user-facts.ts';
+import { timeline } from './user-timeline.ts';
 import { shownExternalId, userPath } from './users.ts';
 
 /** Maximum number of dead letters shown for the user. */
@@ -51,19 +50,11 @@ const show: Page<PageServices> = {
     ]);
     if (!user) throw new PageError(404, 'This user has just been deleted.');
     const subjects = subjectsOf(user);
-    const [entries, letters] = await Promise.all([
-      readEntries(services, {
-        workspace,
-        owners: [id, ...merged.slice(0, MAX_MERGED).map((one) => one.id)],
-        subjects,
-        query,
-      }),
-      selectDeadLettersOfUser(pool, workspace.id, {
-        names: namesOf(user),
-        limit: LETTERS + 1,
-        before: /^\d{1,18}$/.test(query('letters_before')) ? query('letters_before') : undefined,
-      }),
-    ]);
+    const letters = await selectDeadLettersOfUser(pool, workspace.id, {
+      names: namesOf(user),
+      limit: LETTERS + 1,
+      before: /^\d{1,18}$/.test(query('letters_before')) ? query('letters_before') : undefined,
+    });
     const title = headingOf(user, pii);
     const self = userPath(viewer, { id, workspaceId: workspace.id });
     const path = self.split('?')[0]!;
@@ -77,15 +68,14 @@ const show: Page<PageServices> = {
     const body = html`<h1>${title}</h1>
 <p class="lead">User of the workspace ${workspace.name} · external id <span class="id">${shownExternalId(user.external_id, pii)}</span> · service id <span class="id">${toServiceId(id)}</span></p>
 ${actions(viewer, seen)}
-${profile(user, pii)}
+<div class="columns"><div>
 <h2 id="timeline">Timeline</h2>
-${timeline(entries.shown, pii)}
-${entries.next && nextPage(path, { workspace: query('workspace'), ...entries.next })}
-<h2>Subscriptions</h2>${subscriptions(user)}${await subscriptionForm(visit, seen)}
-<h2>Custom attributes</h2>${attributes(user, pii)}${attributeForm(visit, seen)}
-<h2 id="names">Other identifiers</h2>${names({ user, merged, renamed, pii, slice: sliceOf('names') })}
-<h2 id="devices">Devices</h2>${devices(user, pii, sliceOf('devices'))}
-<h2 id="counted">Totals</h2>${summaries(user, sliceOf('counted'))}
+${await timeline(services, {
+  ...{ seen, viewer, subjects, renamed, query, path },
+  merged: merged.slice(0, MAX_MERGED),
+  owners: [id, ...merged.slice(0, MAX_MERGED).map((one) => one.id)],
+  names: namesOf(user),
+})}
 <h2 id="letters">Dead letters</h2>${
       letters.length === 0
         ? empty('None', 'Everything that was accepted for this user could be applied.')
@@ -104,7 +94,15 @@ ${entries.next && nextPage(path, { workspace: query('workspace'), ...entries.nex
               ]),
           )
     }
-${isMore && html`<p class="pager"><a href="${other({ letters_before: letters[LETTERS - 1]!.place })}">Older dead letters</a></p>`}`;
+${isMore && html`<p class="pager"><a href="${other({ letters_before: letters[LETTERS - 1]!.place })}">Older dead letters</a></p>`}
+</div><div>
+<h2>Profile</h2>${profile(user, pii)}
+<h2>Subscriptions</h2>${subscriptions(user)}${await subscriptionForm(visit, seen)}${await preferenceLinkForm(visit, seen)}
+<h2>Custom attributes</h2>${attributes(user, pii)}${attributeForm(visit, seen)}
+<h2 id="names">Other identifiers</h2>${names({ user, merged, renamed, pii, slice: sliceOf('names') })}
+<h2 id="devices">Devices</h2>${devices(user, pii, sliceOf('devices'))}
+<h2 id="counted">Totals</h2>${summaries(user, sliceOf('counted'))}
+</div></div>`;
     return { title, body };
   },
 };

@@ -45,7 +45,7 @@ import {
   listShownSegments,
   updateSegment,
 } from '../../../src/store/segments.ts';
-import { readTimeline, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
+import { readActivity, readActivityKeys, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
 import { inSnapshot } from '../../../src/store/transactions.ts';
 import { indexUsers, isSearchFilled, listUsers, searchParts } from '../../../src/store/user-search.ts';
 import type { Asking } from './asking.ts';
@@ -230,7 +230,10 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () => listUsers(store, { workspaceId, words: ['nobody'], filters: {} }, { limit: 51 }),
     () => selectMerged(store, workspaceId, id),
     () => selectRenamed(store, { workspaceId, profileId: id, limit: 50 }),
-    () => readTimeline(store, { workspaceId, owners: ids, limit: 51 }),
+    async () => {
+      const part = { workspaceId, owners: ids, kinds: ['event', 'purchase'] as const, limit: 51 };
+      await readActivity(store, workspaceId, await readActivityKeys(store, part));
+    },
     () => selectDeadLettersOfUser(store, workspaceId, { names: [`u:${id}`, 'x:user2'], limit: 20 }),
     () => findKeptProfile(store, workspaceId, id),
     () => findLinkUser(store, workspaceId, 'user2'),

@@ -1,0 +1,236 @@
+import { grouped } from '../../platform/format.ts';
+import { html, type Part } from '../../platform/html.ts';
+import { millisecondsOf } from '../../platform/ids.ts';
+import { toServiceId } from '../../profile/identifier.ts';
+import { isUuid } from '../../profile/values.ts';
+import { type LetterOfUser, selectDeadLettersOfUser } from '../../store/named-failures.ts';
+import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
+import { GLOBAL } from '../../store/subscription-states.ts';
+import {
+  type ActivityKey,
+  type ActivityKind,
+  type MergedProfile,
+  readActivity,
+  readActivityKeys,
+  type TimelineEntry,
+} from '../../store/timeline.ts';
+import type { Viewer } from '../access.ts';
+import { PageError, type PageServices } from '../console.ts';
+import { badge, count, empty, MASK, moment, nextPage, pathWith, table, tree } from '../layout.ts';
+import type { Seen } from './find-user.ts';
+import { shownExternalId } from './users.ts';
+
+/** Entries of the timeline per page. */
+const PAGE = 50;
+
+/**
+ * Maximum number of events and purchases that one part of the timeline has. They are stored in the order of acceptance,
+ * and each part is sorted by the time at which they happened.
+ */
+const MAX_PART = 2000;
+
+/** Maximum number of events and purchases that a part reads, over all profiles that were merged into the user. */
+const MAX_READ = 20_000;
+
+/** Maximum number of changes of subscriptions, and of dead letters, in the timeline. */
+const MAX_CHANGES = 500;
+const MAX_LETTERS = 100;
+
+/** Maximum number of property members shown per entry. */
+const MAX_NODES = 40;
+
+/** Filters by kind, by their name in the URL. */
+const kinds = [
+  ['', 'All'],
+  ['events', 'Events'],
+  ['purchases', 'Purchases'],
+  ['subscriptions', 'Subscriptions'],
+  ['identity', 'Merges and ids'],
+  ['failed', 'Failed objects'],
+] as const;
+
+/** An entry at a time in epoch milliseconds. `tie` orders entries of one time and identifies the entry. */
+type Entry = { at: number; tie: string } & (
+  | { key: ActivityKey }
+  | { change: HistoryRow }
+  | { merged: MergedProfile }
+  | { renamed: RenamedId }
+  | { letter: LetterOfUser }
+);
+
+interface RenamedId {
+  externalId: string;
+  renamedAt: Date;
+}
+
+interface Wanted {
+  seen: Seen;
+  viewer: Viewer;
+  /** The user, and the profiles that were merged into the user. */
+  owners: string[];
+  subjects: HistorySubject[];
+  merged: MergedProfile[];
+  renamed: RenamedId[];
+  /** Names under which dead letters about the user are stored. */
+  names: string[];
+  /** Path of the page without a query. */
+  path: string;
+  query(name: string): string;
+}
+
+/** Renders a page of what happened to a user, last first. */
+export async function timeline(services: PageServices, wanted: Wanted): Promise<Part> {
+  const { query, path, seen, viewer } = wanted;
+  const kind = query('kind');
+  if (!kinds.some(([name]) => name === kind))
+    throw new PageError(
+      404,
+      `Unknown kind. Choose one of: ${kinds.map(([name]) => name || 'all').join(', ')}.`,
+    );
+  const { shown, next, cut } = await readPage(services, wanted, kind);
+  const activity = await readActivity(
+    services.database.pool,
+    seen.workspace.id,
+    shown.flatMap((entry) => ('key' in entry ? entry.key : [])),
+  );
+  const rows = shown.flatMap((entry) => {
+    const row = rowOf(entry, { activity, pii: seen.pii, viewer, workspaceId: seen.workspace.id });
+    return row ? [row] : [];
+  });
+  const self = { workspace: query('workspace'), kind };
+  return html`<nav class="tabs" aria-label="Kinds">${kinds.map(
+    ([name, text]) =>
+      html`<a class="tab" href="${pathWith(path, { ...self, kind: name })}#timeline"${name === kind && html` aria-current="page"`}>${text}</a>`,
+  )}</nav>
+${
+  rows.length === 0
+    ? empty(
+        'Nothing here',
+        html`Events, purchases, merges, changes of subscriptions and failed objects appear here. Send some to <code>POST /users/track</code>.`,
+      )
+    : table('Timeline', ['Happened', 'What', 'Details'], rows)
+}${next && nextPage(path, { ...self, ...next })}
+<p class="faint pager">Sorted by the time at which it happened${cut && html`, within the ${grouped(MAX_PART)} events and purchases that were accepted last before it`}. Point at a time to see when it was accepted. Changes of attributes are not stored, so they are missing here. Refused objects are counted without their user: see <a href="/refused-objects">Refused objects</a>.</p>`;
+}
+
+/** Reads a page of entries and the query of the next page. `cut`: the user has more activity than one part. */
+async function readPage({ database: { pool } }: PageServices, wanted: Wanted, kind: string) {
+  const { seen, owners, subjects, query } = wanted;
+  const workspaceId = seen.workspace.id;
+  const isWanted = (name: string) => kind === '' || kind === name;
+  const before = isUuid(query('part')) ? query('part') : undefined;
+  const limit = Math.min(MAX_PART, Math.max(PAGE, Math.floor(MAX_READ / owners.length)));
+  const active: ActivityKind[] = [
+    ...(isWanted('events') ? (['event'] as const) : []),
+    ...(isWanted('purchases') ? (['purchase'] as const) : []),
+  ];
+  const [found, changes, letters] = await Promise.all([
+    active.length === 0
+      ? []
+      : readActivityKeys(pool, { workspaceId, owners, kinds: active, before, limit: limit + 1 }),
+    isWanted('subscriptions') ? readHistory(pool, workspaceId, { subjects, limit: MAX_CHANGES }) : [],
+    isWanted('failed')
+      ? selectDeadLettersOfUser(pool, workspaceId, { names: wanted.names, limit: MAX_LETTERS })
+      : [],
+  ]);
+  const keys = found.slice(0, limit);
+  const isMore = found.length > limit;
+  // Other entries belong to the part in whose range of acceptance they are.
+  const [from, to] = [
+    isMore ? millisecondsOf(keys.at(-1)!.id) : Number.NEGATIVE_INFINITY,
+    before === undefined ? Number.POSITIVE_INFINITY : millisecondsOf(before),
+  ];
+  const others: Entry[] = [
+    ...changes.map((change) => ({ at: change.at.getTime(), tie: `s${change.id.padStart(19, '0')}`, change })),
+    ...letters.map((letter) => ({ at: letter.failedAt.getTime(), tie: `f${letter.id}`, letter })),
+    ...(isWanted('identity')
+      ? [
+          ...wanted.merged.map((merged) => ({ at: merged.mergedAt.getTime(), tie: `m${merged.id}`, merged })),
+          ...wanted.renamed.map((renamed, index) => ({
+            ...{ at: renamed.renamedAt.getTime(), tie: `r${String(index).padStart(6, '0')}`, renamed },
+          })),
+        ]
+      : []),
+  ];
+  const all: Entry[] = [
+    ...keys.map((key) => ({ at: key.time.getTime(), tie: key.id, key })),
+    ...others.filter(({ at }) => at >= from && at < to),
+  ].sort((one, other) => other.at - one.at || (one.tie < other.tie ? 1 : -1));
+  const [, at, tie] = /^(-?\d{1,16})\.([\w-]{1,40})$/.exec(query('after')) ?? [];
+  const left =
+    at === undefined
+      ? all
+      : all.filter((one) => one.at < Number(at) || (one.at === Number(at) && one.tie < tie!));
+  const shown = left.slice(0, PAGE);
+  const last = shown.at(-1);
+  const next =
+    left.length > PAGE
+      ? { part: before, after: `${last!.at}.${last!.tie}` }
+      : isMore
+        ? { part: keys.at(-1)!.id }
+        : undefined;
+  return { shown, next, cut: isMore || before !== undefined };
+}
+
+interface Shown {
+  activity: Map<string, TimelineEntry>;
+  pii: boolean;
+  viewer: Viewer;
+  workspaceId: string;
+}
+
+/** Renders an entry; undefined if its event was deleted meanwhile. */
+function rowOf(entry: Entry, { activity, pii, viewer, workspaceId }: Shown): Part[] | undefined {
+  if ('key' in entry) {
+    const deed = activity.get(entry.key.id);
+    return deed && activityRow(deed, pii);
+  }
+  const at = moment(new Date(entry.at));
+  if ('change' in entry) return [at, ...changeCells(entry.change)];
+  if ('merged' in entry) {
+    const { id, externalId } = entry.merged;
+    return [
+      at,
+      html`${badge('merged')} another user into this one`,
+      externalId === null
+        ? html`service id <span class="id">${toServiceId(id)}</span>`
+        : html`external id <span class="id">${shownExternalId(externalId, pii)}</span>`,
+    ];
+  }
+  if ('renamed' in entry)
+    return [
+      at,
+      html`${badge('external id')} replaced`,
+      html`before: <span class="id">${shownExternalId(entry.renamed.externalId, pii)}</span>`,
+    ];
+  const { id, kind, reason, state } = entry.letter;
+  const text = html`${badge('failed', state === 'waiting' ? 'bad' : 'calm')} <span class="wrap">${kind}</span>`;
+  return [
+    at,
+    viewer.can('delivery', workspaceId) ? html`<a href="/dead-letters/${id}">${text}</a>` : text,
+    html`<span class="wrap">${pii ? reason : MASK}</span> <span class="faint">${state}</span>`,
+  ];
+}
+
+function activityRow(deed: TimelineEntry, pii: boolean): Part[] {
+  const price = deed.kind === 'purchase' && `${deed.quantity} × ${deed.price} ${deed.currency}`;
+  const inner = deed.properties;
+  const size = typeof inner === 'object' && inner !== null ? Object.keys(inner).length : 0;
+  return [
+    moment(deed.time, { accepted: new Date(millisecondsOf(deed.id)) }),
+    html`${badge(deed.kind)} <span class="wrap">${deed.name}</span>`,
+    html`${price && html`<span>${price}</span> `}${
+      size > 0
+        ? html`<details><summary>${count(size, 'property', 'properties')}</summary>${tree(inner, { masked: !pii, most: MAX_NODES })}</details>`
+        : typeof inner === 'string' && html`<span class="faint">${inner}</span>`
+    }${deed.appId !== null && html`<span class="faint">app ${deed.appId}</span>`}`,
+  ];
+}
+
+function changeCells(change: HistoryRow): Part[] {
+  const what = change.subscription === GLOBAL ? 'email' : (change.group ?? change.subscription);
+  return [
+    html`${badge('subscription')} ${what}`,
+    html`${change.from ?? 'none'} → ${change.to ?? 'none'} <span class="faint">of the ${change.kind}, request <span class="id">${change.requestId}</span></span>`,
+  ];
+}
