@@ -209,9 +209,17 @@ export function idBytes(id: string): Buffer {
   return Buffer.from(id.replaceAll('-', ''), 'hex');
 }
 
-/** Returns the trace of a request of a workspace from encoded traces. Undefined if it is not in there. */
-export function findTrace(bytes: Buffer, requestId: string, workspaceId: string): Trace | undefined {
-  const [wantedRequest, wantedWorkspace] = [idBytes(requestId), idBytes(workspaceId)];
+/** A request in encoded traces. Its buffers are valid until the next request is read. */
+interface EncodedTrace {
+  request: Buffer;
+  workspace: Buffer | undefined;
+  total: number;
+  runs: { array: InputArray; first: number; count: number }[];
+  key: Buffer | undefined;
+}
+
+/** Reads the requests of encoded traces, in order. */
+function* decodeTraces(bytes: Buffer): Generator<EncodedTrace> {
   let at = 0;
   const readNumber = () => {
     let value = 0;
@@ -228,14 +236,12 @@ export function findTrace(bytes: Buffer, requestId: string, workspaceId: string)
   let workspace: Buffer | undefined;
   const key = Buffer.alloc(ID);
   let hasKey = false;
-  let trace: Trace | undefined;
   while (at < bytes.length) {
     const isSame = readNumber() === 1;
     const request = readId();
     workspace = isSame ? workspace : readId();
     const total = readNumber();
-    const isWanted = request.equals(wantedRequest) && workspace?.equals(wantedWorkspace);
-    if (isWanted) trace ??= { objects: [], total };
+    const runs: EncodedTrace['runs'] = [];
     for (let code = readNumber(); code !== 0; code = readNumber()) {
       const [first, count] = [readNumber(), readNumber()];
       if (code === KEY_BEGINS) {
@@ -244,13 +250,49 @@ export function findTrace(bytes: Buffer, requestId: string, workspaceId: string)
         hasKey = true;
       } else if (code === KEY_ENDS) key.writeUInt32BE(first, 12);
       else if (code === NO_KEY) hasKey = false;
-      const input_array = arrayNames.get(code);
-      if (!isWanted || input_array === undefined) continue;
-      for (let index = first; index < first + count; index++) trace!.objects.push({ input_array, index });
+      const array = arrayNames.get(code);
+      if (array !== undefined) runs.push({ array, first, count });
     }
-    if (isWanted && hasKey) trace!.key_id ??= idOf(key);
+    yield { request, workspace, total, runs, key: hasKey ? key : undefined };
+  }
+}
+
+/** Returns the trace of a request of a workspace from encoded traces. Undefined if it is not in there. */
+export function findTrace(bytes: Buffer, requestId: string, workspaceId: string): Trace | undefined {
+  const [wantedRequest, wantedWorkspace] = [idBytes(requestId), idBytes(workspaceId)];
+  let trace: Trace | undefined;
+  for (const { request, workspace, total, runs, key } of decodeTraces(bytes)) {
+    if (!request.equals(wantedRequest) || !workspace?.equals(wantedWorkspace)) continue;
+    trace ??= { objects: [], total };
+    for (const { array, first, count } of runs)
+      for (let index = first; index < first + count; index++)
+        trace.objects.push({ input_array: array, index });
+    if (key) trace.key_id ??= idOf(key);
   }
   return trace;
+}
+
+/** A request in a list. */
+export interface ListedTrace {
+  requestId: string;
+  /** Number of objects of the whole request. */
+  total: number;
+  /** Request arrays that its objects in this envelope came from. */
+  arrays: InputArray[];
+  keyId: string | undefined;
+}
+
+/** Returns the requests of a workspace in encoded traces. */
+export function listTraces(bytes: Buffer, workspaceId: string): ListedTrace[] {
+  const wanted = idBytes(workspaceId);
+  const found: ListedTrace[] = [];
+  for (const { request, workspace, total, runs, key } of decodeTraces(bytes))
+    if (workspace?.equals(wanted))
+      found.push({
+        ...{ requestId: idOf(request), total, arrays: runs.map(({ array }) => array) },
+        keyId: key && idOf(key),
+      });
+  return found;
 }
 
 /** Returns the trace of a request of a workspace directly from its envelope. */

@@ -1,4 +1,5 @@
 import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
+import type { Json } from '../profile/json.ts';
 import { type Pool, storable } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
@@ -230,6 +231,15 @@ export interface ListedDeadLetter {
   discardReason: string | null;
 }
 
+/** A dead letter in the list of its group. */
+export interface DeadLetterOfGroup extends ListedDeadLetter {
+  /** The failed object. Null if it has more than LISTED_BYTES bytes. */
+  object: Json;
+}
+
+/** Maximum size in bytes of an object in a list. */
+const LISTED_BYTES = 4096;
+
 /** Select list of a `ListedDeadLetter`, for the view kept_dead_letters with the alias `letters`. */
 export const listedColumns = `
     letters.id, letters.workspace_id as "workspaceId", letters.request_id as "requestId", letters.kind, letters.reason,
@@ -241,7 +251,8 @@ export const listedColumns = `
  * that are being erased are skipped.
  */
 const selectOfGroupStatement = `
-  select ${listedColumns}
+  select ${listedColumns},
+    case when octet_length(letters.object::text) <= ${LISTED_BYTES} then letters.object end as object
   from (
     select dead_letters.id
     from dead_letters
@@ -266,8 +277,8 @@ export interface GroupPage extends GroupName {
 export async function selectOfGroup(
   pool: Pool,
   { workspaceId, kind, reason, before = MAX_UUID, limit }: GroupPage,
-): Promise<ListedDeadLetter[]> {
-  const { rows } = await pool.query<ListedDeadLetter>({
+): Promise<DeadLetterOfGroup[]> {
+  const { rows } = await pool.query<DeadLetterOfGroup>({
     name: 'select-of-dead-letter-group',
     text: selectOfGroupStatement,
     values: [workspaceId, kind, reason, before, limit],

@@ -199,6 +199,32 @@ export async function selectByRequest(
   return rows;
 }
 
+/** Reads by the index on workspace and request. */
+const countByRequestStatement = `
+  select given.request_id as "requestId", counted.objects
+  from unnest($2::text[]) as given (request_id)
+  cross join lateral (
+    select count(*)::integer as objects
+    from dead_letters
+    where dead_letters.workspace_id = $1::uuid and dead_letters.request_id = given.request_id
+      and dead_letters.state in ('waiting', 'discarded')
+  ) as counted
+  where counted.objects > 0`;
+
+/** Returns the number of failed objects of each request that has any. */
+export async function countFailedByRequest(
+  pool: Pool,
+  workspaceId: string,
+  requestIds: readonly string[],
+): Promise<Map<string, number>> {
+  const { rows } = await pool.query<{ requestId: string; objects: number }>({
+    name: 'count-failed-by-request',
+    text: countByRequestStatement,
+    values: [workspaceId, requestIds],
+  });
+  return new Map(rows.map(({ requestId, objects }) => [requestId, objects]));
+}
+
 /** Postgres stores the length before the value, so a value that is too long is not decompressed. */
 const selectDeadLettersStatement = `
 select ${columnsWith(`case when octet_length(letters.object::text) <= $3::integer then letters.object

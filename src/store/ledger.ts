@@ -174,6 +174,34 @@ export async function findTraces(
   return rows;
 }
 
+/** Reads the primary key backwards, because envelope ids start with their time. Takes no lock. */
+const latestTracesStatement = `
+  select latest.envelope_id as "envelopeId",
+    case when position($2::bytea in latest.requests) > 0 then latest.requests end as traces
+  from (
+    select ledger.envelope_id, ledger.requests
+    from ledger
+    where ledger.envelope_id < $1::uuid
+    order by ledger.envelope_id desc
+    limit $3::integer
+  ) as latest
+  order by latest.envelope_id desc`;
+
+/**
+ * Returns applied envelopes before an id, latest first. Envelopes without requests of the workspace have no traces.
+ */
+export async function readLatestTraces(
+  pool: Pool,
+  { workspaceId, before, limit }: { workspaceId: string; before: string; limit: number },
+): Promise<{ envelopeId: string; traces: Buffer | null }[]> {
+  const { rows } = await pool.query({
+    name: 'read-latest-traces',
+    text: latestTracesStatement,
+    values: [before, idBytes(workspaceId), limit],
+  });
+  return rows;
+}
+
 /**
  * Deletes from two ranges of the ledger's primary key. Envelope ids are UUIDv7 and start with their time. Ids
  * of replays are random: only about one in 100,000 falls between the ranges, and the first range reaches it

@@ -145,6 +145,38 @@ export async function findRefusedRequest(
   return rows[0];
 }
 
+/** Reads the primary key backwards. */
+const listRefusedRequestsStatement = `
+  select refused_requests.request_id as "requestId", refused_requests.api_key_id as "keyId",
+    refused_requests.operation, refused_requests.rejected,
+    array(
+      select distinct listed.object ->> 'inputArray'
+      from jsonb_array_elements(refused_requests.objects) as listed (object)
+    ) as arrays
+  from refused_requests
+  where refused_requests.workspace_id = $1::uuid and refused_requests.request_id < $2::uuid
+  order by refused_requests.workspace_id desc, refused_requests.request_id desc
+  limit $3::integer`;
+
+/** A request with refused objects, in a list. */
+export interface ListedRefusedRequest
+  extends Pick<RefusedRequest, 'requestId' | 'keyId' | 'operation' | 'rejected'> {
+  arrays: string[];
+}
+
+/** Returns the stored requests of a workspace with refused objects, latest first. */
+export async function listRefusedRequests(
+  pool: Pool,
+  { workspaceId, before, limit }: { workspaceId: string; before: string; limit: number },
+): Promise<ListedRefusedRequest[]> {
+  const { rows } = await pool.query<ListedRefusedRequest>({
+    name: 'list-refused-requests',
+    text: listRefusedRequestsStatement,
+    values: [workspaceId, before, limit],
+  });
+  return rows;
+}
+
 /** Fields that identify a cause in a workspace. */
 export type RefusalName = Pick<
   RefusedGroup,

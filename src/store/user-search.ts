@@ -77,19 +77,23 @@ const comparePageStatement = `
   select bounds.size, bounds.last, page.id, page.external_id as "externalId", page.email, page.phone,
     page.first_name as "firstName", page.last_name as "lastName", page.aliases, page.source::text as source
   from bounds
-  left join page on not exists (
-    select from user_search
-    where user_search.workspace_id = $1::uuid and user_search.profile_id = page.id and user_search.source = page.source
-  )`;
+  left join page on (
+    select user_search.source
+    from user_search
+    where user_search.workspace_id = $1::uuid and user_search.profile_id = page.id
+    limit 1
+  ) is distinct from page.source`;
 
 /** Deletes by primary key, in the range of a page: users that were deleted by a process of an earlier release. */
 const deleteMissingStatement = `
   delete from user_search
   where user_search.workspace_id = $1::uuid and user_search.profile_id > $2::uuid
     and user_search.profile_id <= $3::uuid
-    and not exists (
-      select from profiles
-      where profiles.workspace_id = $1::uuid and profiles.id = user_search.profile_id)`;
+    and (
+      select profiles.id
+      from profiles
+      where profiles.workspace_id = $1::uuid and profiles.id = user_search.profile_id
+      limit 1) is null`;
 
 /** Locks by primary key, in its order. A user who is being deleted is waited for, and then omitted. */
 const lockPresentStatement = `

@@ -102,8 +102,8 @@ describe('live updates, previews and keyboard use in a browser', () => {
     await page.getByRole('searchbox').waitFor();
     await page.keyboard.type('user-1');
     await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Users found' }).waitFor();
-    await tabTo(page, 'user-1');
+    await page.getByRole('heading', { name: /users? found/ }).waitFor();
+    await tabTo(page, 'Ada Lovelace');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Ada Lovelace', exact: true }).waitFor();
     await page.close();
@@ -119,7 +119,7 @@ describe('live updates, previews and keyboard use in a browser', () => {
       await tabTo(page, reason);
       await page.keyboard.press('Enter');
       await page.getByRole('heading', { name: reason }).waitFor();
-      await tabTo(page, `Choose ${id}`);
+      await tabTo(page, `Select ${id}`);
       await page.keyboard.press('Space');
       return async () => (await read(installation.database, id)).state;
     };

@@ -234,6 +234,39 @@ describe('dead letters', () => {
   });
 });
 
+describe('a failed object', () => {
+  test('is listed with its user, the value that the reason names, and its time', async () => {
+    const reason = "'time' lies before 1970, in the list";
+    await scene.letterIn(scene.school, { reason });
+    const groups = (await page(scene.operator, `/dead-letters?workspace=${scene.school}`)).text;
+    const path = /href="([^"]+)">&#39;time&#39; lies before/.exec(groups)![1]!.replaceAll('&amp;', '&');
+    const { text } = await page(scene.operator, path);
+    expect(text).toMatch(/\/users\?workspace=[^"]+&amp;q=user-[^"]+">user-/);
+    expect(text).toContain('<code>time</code>');
+    expect(text).toContain('2026-01-02 03:04:05 UTC');
+    expect(text.indexOf('Replay selected')).toBeLessThan(text.indexOf('<tbody>'));
+  });
+
+  test('is corrected by the field that the reason names, and keeps the types of the others', async () => {
+    const object = { ...failedEvent().object, properties: { size: 7, sent: true } };
+    const id = await scene.letterIn(scene.shop, { reason: "'name' is unknown", object });
+    const { text } = await page(scene.operator, `/dead-letters/${id}`);
+    const [first, ...others] = [...text.matchAll(/name="set\.([^"]+)"/g)].map(([, name]) => name);
+    expect(first).toBe('name');
+    expect(others).toEqual(expect.arrayContaining(['time', 'identifier.external_id', 'properties.size']));
+    expect(others).not.toContain('id');
+    const answer = await post(scene.operator, `/dead-letters/${id}`, {
+      ...{ action: 'mend_fields', 'set.name': 'bought', 'set.properties.size': '8' },
+      'set.properties.sent': 'false',
+    });
+    expect(answer.headers.get('location')).toContain('done=mended');
+    expect(await read(scene.installation.database, id)).toMatchObject({
+      state: 'replaying',
+      object: { ...object, name: 'bought', properties: { size: 8, sent: false } },
+    });
+  });
+});
+
 describe('syncs', () => {
   const act = (action: string) => post(scene.operator, `/syncs/${scene.integration}`, { action });
 

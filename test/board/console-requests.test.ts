@@ -1,6 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { encodeTraces } from '../../src/jobs/traces.ts';
 import { pack } from '../../src/queue/pack.ts';
 import { openConsole, page } from './console-scene.ts';
 
@@ -21,6 +22,20 @@ async function accept(key_id: string | undefined): Promise<string> {
   const event = { kind: 'events', id: uuidv7(), index: 0, identifier: { external_id: 'ada' }, name: 'seen' };
   const objects = [{ ...event, time: request.accepted_at } as AcceptedObject];
   await scene.installation.producer.add(pack([{ request, objects, bytes: 100 }], 1, 100));
+  return request.request_id;
+}
+
+/** Records a request with one event as a worker does when it has applied it. */
+async function recordApplied(key_id: string): Promise<string> {
+  const request = {
+    ...{ request_id: uuidv7(), workspace_id: scene.shop, accepted_at: new Date().toISOString(), key_id },
+  };
+  const event = { kind: 'events', id: uuidv7(), request: 0, index: 0, identifier: { external_id: 'ada' } };
+  const envelope = { requests: [request], objects: [event] } as unknown as Envelope;
+  await scene.query(
+    'insert into ledger (envelope_id, applied_at, requests) values ($1, now(), $2)',
+    ...[uuidv7(), encodeTraces(envelope)],
+  );
   return request.request_id;
 }
 
@@ -48,4 +63,24 @@ test('a request without an API key says so, and a request of a deleted key shows
   );
   const gone = uuidv7();
   expect((await page(scene.operator, `/requests/${await accept(gone)}`)).text).toContain(gone);
+});
+
+test('the latest requests are listed with counts, and filtered by key, array and status', async () => {
+  const applied = await recordApplied(scene.key);
+  const { requestId } = await scene.refusedIn(scene.shop, { keyId: uuidv7() });
+  const listed = async (query: string) => {
+    const { status, text } = await page(scene.operator, `/requests?workspace=${scene.shop}&${query}`);
+    expect(status).toBe(200);
+    return [applied, requestId].filter((id) => text.includes(`/requests/${id}`));
+  };
+  expect(await listed('')).toEqual([applied, requestId]);
+  expect(await listed(`key=${scene.key}`)).toEqual([applied]);
+  expect(await listed('array=purchases')).toEqual([]);
+  expect(await listed('state=applied')).toEqual([applied]);
+  expect(await listed('state=refused')).toEqual([requestId]);
+  expect(await listed('state=failed')).toEqual([]);
+  await scene.letterIn(scene.shop, { requestId: applied });
+  expect(await listed('state=failed')).toEqual([applied]);
+  expect(await listed(`before=${applied}`)).toEqual([]);
+  expect((await page(scene.operator, '/requests?state=no')).status).toBe(400);
 });

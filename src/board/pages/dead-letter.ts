@@ -28,6 +28,7 @@ import {
   tree,
   workspaceChoice,
 } from '../layout.ts';
+import { fieldName, isNamed, type Leaf, leavesOf, readLike, withValues } from './failed-field.ts';
 
 /** Maximum form size in bytes for a corrected object. URL encoding can triple each byte. */
 const FORM_BYTES = 3 * MAX_FIXED_BYTES + 65_536;
@@ -104,11 +105,41 @@ function objectOf({ object, bytes }: WholeDeadLetter, pii: boolean): Part {
   return html`<div class="card">${tree(JSON.parse(object) as Json, { masked: !pii })}</div>`;
 }
 
-function mendForm({ id, object }: WholeDeadLetter, given: string | undefined): Html {
+function mendForm({ id, object, reason }: WholeDeadLetter, given: string | undefined): Html {
+  const leaves = leavesIn({ object, reason });
+  const json = html`<form class="stack" method="post" action="/dead-letters/${id}"><label>JSON <textarea name="object" spellcheck="false" autocomplete="off">${given ?? legible(object!)}</textarea></label>
+<p class="actions"><button${leaves.length === 0 && html` class="main"`} name="action" value="mend">Save and replay</button></p></form>`;
   return html`<h2>Correct and replay</h2>
-<p class="lead">The object as the workers take it. Its kind stays, and what came first is kept.</p>
-<form class="stack" method="post" action="/dead-letters/${id}"><label>JSON <textarea name="object" spellcheck="false" autocomplete="off">${given ?? legible(object!)}</textarea></label>
-<p class="actions"><button class="main" name="action" value="mend">Save and replay</button></p></form>`;
+<p class="lead">The kind of the object stays, and the original is kept.</p>
+${
+  leaves.length > 0 &&
+  html`<form class="stack card" method="post" action="/dead-letters/${id}">${leaves.map(
+    (leaf) =>
+      html`<label>${leaf.path.join('.')}${isNamed(leaf, reason) && html` <strong class="problem">named in the reason</strong>`} <input name="${fieldName(leaf)}" value="${String(leaf.value ?? '')}" autocomplete="off"></label>`,
+  )}
+<p class="actions"><button class="main" name="action" value="mend_fields">Save and replay</button></p></form>`
+}
+${leaves.length > 0 ? html`<details${given !== undefined && html` open`}><summary>Edit the whole object as JSON</summary>${json}</details>` : json}`;
+}
+
+/** Matches digits and exponents that a parsed number may not keep. */
+const LONG_NUMBER = /\d{16}|[eE][+-]?\d{3}/;
+
+/** Returns the values for the form; none if parsing could change a number of the object. */
+function leavesIn({ object, reason }: Pick<WholeDeadLetter, 'object' | 'reason'>): Leaf[] {
+  if (object === null || object.length > MAX_INDENTED_LENGTH || LONG_NUMBER.test(object)) return [];
+  const value = JSON.parse(object) as Json;
+  return leavesOf(value, reason);
+}
+
+/** Returns the object with the values of the form. */
+function mendedText({ object, reason }: WholeDeadLetter, fields: Visit<PageServices>['fields']): string {
+  const changed = leavesIn({ object, reason }).flatMap((leaf) => {
+    const [text] = fields(fieldName(leaf));
+    return text === undefined ? [] : [{ ...leaf, value: readLike(text, leaf.value) }];
+  });
+  if (changed.length === 0) throw new PageError(400, 'The form has no field of this dead letter.');
+  return JSON.stringify(withValues(JSON.parse(object!) as Json, changed));
 }
 
 /**
@@ -146,19 +177,21 @@ const act: Page<PageServices> = {
           (await discardDeadLetters(database.pool, [id], discard)).length > 0 ? 'discarded' : 'nothing',
         );
       }
-      case 'mend': {
+      case 'mend':
+      case 'mend_fields': {
         if (!viewer.can('pii', workspaceId)) throw lacking('pii');
+        const text = field('action') === 'mend' ? field('object') : mendedText(found.letter, visit.fields);
         try {
-          await fixAndReplay(context, id, { text: field('object'), by: viewer.user });
+          await fixAndReplay(context, id, { text, by: viewer.user });
           return back('mended');
         } catch (error) {
           if (!(error instanceof NotFixed)) throw error;
-          const body = letterPage(visit, found, { text: field('object'), problem: error.message });
+          const body = letterPage(visit, found, { text, problem: error.message });
           return { title: 'Dead letter', status: 400, body };
         }
       }
       default:
-        throw new PageError(400, "'action' must be replay, mend or discard.");
+        throw new PageError(400, "'action' must be replay, mend, mend_fields or discard.");
     }
   },
 };

@@ -5,6 +5,7 @@ import { discardDeadLetters, selectClosed } from '../../store/dead-letter-action
 import {
   type Counted,
   countGroup,
+  type DeadLetterOfGroup,
   type GroupName,
   type ListedDeadLetter,
   selectOfGroup,
@@ -12,8 +13,9 @@ import {
 import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import { badge, brief, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
 import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './dead-letter.ts';
+import { describeFailed } from './failed-field.ts';
 
 const PAGE = 50;
 
@@ -92,7 +94,7 @@ interface OfGroup {
   /** Absent if the group's dead letter is gone or has failed again for another reason. */
   group: GroupName | undefined;
   number: Counted | undefined;
-  letters: ListedDeadLetter[];
+  letters: DeadLetterOfGroup[];
 }
 
 function ofGroup({ viewer, workspace, key, group, number, letters }: OfGroup): Part {
@@ -109,22 +111,30 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
           )
     }`;
   const mayChange = viewer.can('change', workspace.id);
+  const pii = viewer.can('pii', workspace.id);
   const shown = letters.slice(0, PAGE);
-  const rows = shown.map((letter) => [
-    ...(mayChange
-      ? [html`<input type="checkbox" name="id" value="${letter.id}" aria-label="Choose ${letter.id}">`]
-      : []),
-    html`<a class="id" href="/dead-letters/${letter.id}">${letter.id}</a>`,
-    html`<a class="id" href="${pathWith(`/requests/${encodeURIComponent(letter.requestId)}`, { workspace: workspace.id })}">${letter.requestId}</a>`,
-    letter.replays,
-    moment(letter.failedAt),
-  ]);
+  const rows = shown.map((letter) => {
+    const { user, leaf, time } = describeFailed(letter.object, letter.reason);
+    return [
+      ...(mayChange
+        ? [html`<input type="checkbox" name="id" value="${letter.id}" aria-label="Select ${letter.id}">`]
+        : []),
+      userCell(viewer, { user, pii, workspace }),
+      leaf === undefined
+        ? ''
+        : html`<code>${leaf.path.join('.')}</code> <span class="wrap">${pii ? brief(leaf.value) : MASK}</span>`,
+      time !== undefined && !Number.isNaN(Date.parse(time)) ? moment(time) : '',
+      moment(letter.failedAt),
+      letter.replays,
+      html`<a href="/dead-letters/${letter.id}" title="${letter.id}">Open</a>`,
+      html`<a href="${pathWith(`/requests/${encodeURIComponent(letter.requestId)}`, { workspace: workspace.id })}" title="${letter.requestId}">Request</a>`,
+    ];
+  });
   const columns = [
-    ...(mayChange ? ['Choose'] : []),
-    'Dead letter',
-    'Request',
+    ...(mayChange ? ['Select'] : []),
+    ...['User', 'Value', 'Happened', 'Failed'],
     { name: 'Replays', number: true as const },
-    'Failed',
+    ...['Dead letter', 'Request'],
   ];
   const listed = table('Dead letters of this reason', columns, rows);
   const next = letters.length > PAGE && nextPage('/dead-letters', { ...self, before: shown.at(-1)!.id });
@@ -134,14 +144,25 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
   return html`${head}<form method="post" action="/dead-letters">
 <button name="action" value="discard" hidden></button>
 ${Object.entries(self).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
-${listed}${next}
 <div class="actions"><button type="button" data-check-all hidden>Select all on this page</button>
 <button class="main" name="action" value="replay">Replay selected</button>
 <button name="action" value="replay_group">Replay the latest ${count(MAX_PER_ACTION, '', '').trim()} of this group</button></div>
 <div class="actions"><label class="grow">Reason to discard <input name="why" maxlength="${MAX_REASON}" autocomplete="off"></label>
 <button class="danger" name="action" value="discard">Discard selected</button>
 <button class="danger" name="action" value="discard_group">Discard the latest ${count(MAX_PER_ACTION, '', '').trim()}</button></div>
+${listed}${next}
 </form>`;
+}
+
+function userCell(
+  viewer: Viewer,
+  { user, pii, workspace }: { user: string | undefined; pii: boolean; workspace: Workspace },
+): Part {
+  if (user === undefined) return '';
+  if (!pii) return MASK;
+  return viewer.can('users', workspace.id)
+    ? html`<a class="wrap" href="${pathWith('/users', { workspace: workspace.id, q: user })}">${user}</a>`
+    : html`<span class="wrap">${user}</span>`;
 }
 
 function closedTable(viewer: Viewer, letters: ListedDeadLetter[], state: string): Html {

@@ -24,6 +24,7 @@ import {
   table,
   workspaceChoice,
 } from '../layout.ts';
+import { requestList } from './request-list.ts';
 
 /** Maximum number of workspaces searched if none is selected. */
 const MAX_WORKSPACES = 5;
@@ -40,16 +41,18 @@ const searchPage: Page<PageServices> = {
   method: 'get',
   path: '/requests',
   right: 'delivery',
-  async handle({ workspaces, findWorkspace, query }) {
+  async handle(visit) {
+    const { workspaces, query } = visit;
     const given = query('id').toLowerCase();
-    const chosen = await chosenWorkspace({ findWorkspace, query });
+    const chosen = await chosenWorkspace(visit);
     if (isRequestId(given)) return { to: pathWith(`/requests/${given}`, { workspace: chosen?.id }) };
     const body = html`<h1>Requests</h1>
-<p class="lead">What became of each object of a request. Its id is in the header X-Request-Id of the answer, in the log, and in every dead letter.</p>
+<p class="lead">What became of each object of a request. Its id is in the header X-Request-Id of the answer, in the log, and in every dead letter. Without an id, the list shows the latest requests of the chosen workspace.</p>
 ${given !== '' && html`<p class="banner bad" role="alert">Invalid request id. It must be a UUID of version 7, for example 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`}
 <form class="row" method="get" action="/requests" role="search">
-<label class="grow">Request id <input type="search" name="id" value="${given}" maxlength="100" required autofocus></label>
-${workspaceChoice(workspaces, chosen)}<button class="main">Show status</button></form>`;
+<label class="grow">Request id <input type="search" name="id" value="${given}" maxlength="100" autofocus></label>
+${workspaceChoice(workspaces, chosen)}<button class="main">Show</button></form>
+${await requestList(visit, chosen ?? workspaces[0]!)}`;
     return { title: 'Requests', body, ...(given !== '' && { status: 400 }) };
   },
 };

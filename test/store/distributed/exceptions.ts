@@ -41,6 +41,7 @@ export const exceptions: Record<string, string> = {
   'suppression-lists.ts forgetInvalidNumbers: invalid_phone_numbers': UPKEEP,
   'ledger.ts claimEnvelopes: stream_destinations': LEDGER,
   'ledger.ts findTraces: ledger': LEDGER,
+  'ledger.ts readLatestTraces: ledger': LEDGER,
   'ledger.ts forgetCutEnvelopes: cut_envelopes': UPKEEP,
   'ledger.ts forgetEnvelopes: imports': UPKEEP,
   'ledger.ts forgetEnvelopes: ledger': UPKEEP,

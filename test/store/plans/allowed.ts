@@ -89,6 +89,7 @@ export const longReads: Record<string, string> = {
   'refused-objects.ts countRefused: a range of refused_objects_sample': 'two hours, at most MAX_COUNTED rows',
   'refused-objects.ts forgetRefusedObjects: a range of refused_objects_sample': OLD,
   'refused-objects.ts forgetRefusedObjects: a range of refused_requests_id': OLD,
+  'refused-objects.ts listRefusedRequests: a range of refused_requests_id': PAGE,
   'refused-objects.ts sumRefusedObjects: a range of refused_objects_workspace_hour':
     'the latest hours, at most MAX_SUMMED rows',
   'retention.ts countRows: what one owner has in events': COUNTED,
@@ -119,6 +120,7 @@ export const longReads: Record<string, string> = {
   'api-keys.ts forgetKeyUsage: a range of api_key_usage_day': OLD,
   'ledger.ts findTraces: a range of ledger_pkey': 'the time in which the request can have been applied',
   'ledger.ts forgetEnvelopes: a range of ledger_pkey': OLD,
+  'ledger.ts readLatestTraces: a range of ledger_pkey': PAGE,
   'idempotency-keys.ts forgetKeys: a range of idempotency_keys_created': OLD,
   'stream-leases.ts leaseAny: a range of stream_log_pkey': 'as many as fill a file, at most FULL.rows',
   'stream-destinations.ts listDestinations: a range of stream_log_pkey': 'the first of the range',

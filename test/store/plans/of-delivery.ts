@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { newId } from '../../../src/platform/ids.ts';
+import { MAX_UUID, newId } from '../../../src/platform/ids.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../../src/store/blocked-external-ids.ts';
 import { countLanes, countUsage, readTotals, readUsageToday } from '../../../src/store/counters.ts';
 import {
@@ -14,6 +14,7 @@ import {
 import { findGroup, selectGroups, selectOfGroup } from '../../../src/store/dead-letter-groups.ts';
 import {
   claimWaitingForReplay,
+  countFailedByRequest,
   countWaiting,
   markReplayed,
   selectByRequest,
@@ -42,6 +43,7 @@ import {
   readApplied,
   readAppliedWhole,
   readCutEnvelopes,
+  readLatestTraces,
   recordWhole,
   releaseEnvelopes,
 } from '../../../src/store/ledger.ts';
@@ -53,6 +55,7 @@ import {
   findRefusedRequest,
   forgetRefusedObjects,
   listRefusedHours,
+  listRefusedRequests,
   sumRefusedObjects,
 } from '../../../src/store/refused-objects.ts';
 import type { Asking } from './asking.ts';
@@ -101,6 +104,9 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => cutEnvelopes(store, [{ id: newId(), workspaceId, left: [0, 2] }]),
     () => dropCutEnvelopes(store, envelopeKeys),
     () => forgetCutEnvelopes(store, 30),
+    () => readLatestTraces(store, { workspaceId, before: MAX_UUID, limit: 200 }),
+    () => listRefusedRequests(store, { workspaceId, before: MAX_UUID, limit: 101 }),
+    () => countFailedByRequest(store, workspaceId, [requestId]),
     () => findTraces(store, requestId, [envelopes.at(-1)!, envelopes[0]!]),
     () => forgetEnvelopes(store, 30),
     () =>
