@@ -116,7 +116,7 @@ interface ActivityPart {
   /** The user, and the profiles that were merged into the user. */
   owners: string[];
   kinds: readonly ActivityKind[];
-  /** Returns only entries accepted before the one with this id. */
+  /** Returns only entries accepted before the entry with this id. */
   before?: string | undefined;
   limit: number;
 }

@@ -113,7 +113,7 @@ const indexUsersStatement = `
     text = excluded.text, grams = excluded.grams, source = excluded.source`;
 
 interface ComparedUser {
-  /** Number of profiles of the page, and the id of its last one. */
+  /** Number of profiles of the page, and the id of the last profile. */
   size: number;
   last: string | null;
   /** Null if the index has the present text of each user of the page. */
@@ -233,7 +233,7 @@ export async function isSearchFilled(pool: Pool): Promise<boolean> {
   return rows[0]!.passes > 0;
 }
 
-/** Conditions on users besides the text. Absent ones do not filter. */
+/** Conditions on users besides the text. An absent condition does not filter. */
 export interface UserFilters {
   hasEmail?: boolean;
   hasPhone?: boolean;
@@ -343,8 +343,8 @@ const searchPartsStatement = `
   limit ${MAX_FOUND} + 1`;
 
 /**
- * Returns users whose names and identifiers contain each word, or whose external id starts with the text, newest first:
- * all of them, or MAX_FOUND + 1 of more.
+ * Returns users whose names and identifiers contain each word, or whose external id starts with the text, newest first.
+ * Returns at most MAX_FOUND + 1 users.
  *
  * @param prefix start of an external id
  * @throws {SearchTooBroad}
@@ -370,7 +370,7 @@ export async function searchParts(
 const LOOKED = 1000;
 
 /** Milliseconds after which a list sends no further statement. */
-const LIST_MS = 200;
+const LIST_MS = 120;
 
 /** Reads a page by primary key, and for each of its users by the primary key of user_search; takes no lock. */
 const listUsersStatement = `

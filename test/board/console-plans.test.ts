@@ -247,6 +247,7 @@ async function visitEverything(): Promise<void> {
   );
   await page(admin, `/users/${toServiceId(person)}?${within}`);
   await act(`/users/${toServiceId(person)}?${within}`, subscription);
+  await act(`/users/${service}/preference-link?${within}`, { center });
   // Commands look up a key by its identifier.
   const context = { database, config: installation.config, actor: tester };
   const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };

@@ -103,6 +103,13 @@ describe('access to each route by role', () => {
     ['get /users', () => '/users?q=user-1', users, 200, 200],
     ['get /users/:service_id', () => `/users/${scene.user}`, users, 200, 404],
     ['post /users/:service_id', () => `/users/${scene.user}`, editors, 400, 404],
+    [
+      'post /users/:service_id/preference-link',
+      () => `/users/${scene.user}/preference-link`,
+      editors,
+      400,
+      404,
+    ],
     ['get /users/:service_id/export', () => `/users/${scene.user}/export`, [...all, 'exports'], 200, 404],
     ['get /users/:service_id/delete', () => `/users/${scene.user}/delete`, editors, 200, 404],
     ['post /users/:service_id/delete', () => `/users/${scene.user}/delete`, editors, 400, 404],

@@ -111,9 +111,9 @@ describe('users', () => {
     await scene.query("update profiles set first_name = 'Wilhelmina' where id = $1", id);
     await fillIndex();
     expect(await found('helmin')).toHaveLength(1);
-    await scene.query("update profiles set first_name = 'Brunhilde' where id = $1", id);
+    await scene.query("update profiles set first_name = 'Hopper' where id = $1", id);
     await fillIndex();
-    expect([await found('helmin'), await found('runhild')]).toEqual([[], [`/users/${toServiceId(id)}`]]);
+    expect([await found('helmin'), await found('hopper')]).toEqual([[], [`/users/${toServiceId(id)}`]]);
     const keys = [{ workspaceId: scene.shop, id }];
     await inTransaction(scene.installation.database.pool, (tx) => removeProfiles(tx, keys));
     expect(await scene.query('select from user_search where profile_id = $1', id)).toEqual([]);

@@ -25,7 +25,7 @@ const MAX_DEPTH = 4;
 /** Members that the service has added, and that a correction must not change. */
 const OURS = new Set(['id', 'kind', 'index', 'request', 'create', 'input_array']);
 
-/** Returns the values of an object that can be corrected; those that the reason names come first. */
+/** Returns the values of an object that can be corrected. Values that the reason names come first. */
 export function leavesOf(object: Json, reason: string): Leaf[] {
   const found: Leaf[] = [];
   const visit = (value: Json, path: string[]) => {

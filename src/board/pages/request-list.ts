@@ -13,7 +13,7 @@ import { badge, empty, moment, nextPage, pathWith, table } from '../layout.ts';
 /** Requests per page. */
 const PAGE = 100;
 
-/** Envelopes that are read at a time, and the milliseconds after which no further ones are read. */
+/** Number of envelopes per read, and the milliseconds after which a page reads no further envelopes. */
 const ENVELOPES = 100;
 const LOOK_MS = 150;
 
@@ -40,7 +40,7 @@ interface ListedRequest {
   failed: number;
 }
 
-/** Renders the latest requests of a workspace: those that were applied, or had refused objects. */
+/** Renders the latest requests of a workspace that were applied or had refused objects. */
 export async function requestList(visit: Visit<PageServices>, workspace: Workspace): Promise<Part> {
   const { services, query } = visit;
   const [key, state, array] = [query('key'), query('state'), query('array')];
@@ -116,8 +116,8 @@ ${
 }
 
 /**
- * Reads the requests before the last one of the previous page, latest first.
- * @returns `boundary`: older requests have not been read. Absent if there are none
+ * Reads the requests that are older than the previous page, latest first.
+ * @returns `boundary`: id before which requests have not been read. Absent if all were read
  */
 async function readRequests(
   { services, query }: Visit<PageServices>,

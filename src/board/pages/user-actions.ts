@@ -140,12 +140,11 @@ const preferenceLink: Page<PageServices> = {
     // The link shows and changes states without a sign-in, so it needs both rights.
     if (!viewer.can('users', workspaceId)) throw lacking('users');
     const centerId = field('center');
-    const center = isUuid(centerId)
-      ? await database.prisma.preferenceCenter.findFirst({
-          where: { workspaceId, id: centerId, state: 'active' },
-          select: { id: true, name: true },
-        })
-      : null;
+    if (!isUuid(centerId)) throw new PageError(400, 'Choose a preference center.');
+    const center = await database.prisma.preferenceCenter.findFirst({
+      where: { workspaceId, id: centerId, state: 'active' },
+      select: { id: true, name: true },
+    });
     if (!center) throw new PageError(404, 'Preference center not found, or it is a draft.');
     const [user] = await readProfiles(database.pool, workspaceId, { ids: [seen.id], fields: [] });
     if (!user) throw new PageError(404, 'This user has just been deleted.');

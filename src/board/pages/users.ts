@@ -25,7 +25,7 @@ import { count, empty, MASK, moment, nextPage, pathWith, table, workspaceChoice 
 /** Users per page. */
 const PAGE = 50;
 
-/** Maximum number of workspaces that are searched by parts, or listed by pages, if none is chosen. */
+/** Maximum number of workspaces that a search by parts or a list with pages includes. */
 const MAX_WORKSPACES = 10;
 
 /** Maximum length of a search in characters. Identifiers are shorter. */
