@@ -102,6 +102,7 @@ const oneSided: Record<string, string> = {
   'sessions.end': 'a session belongs to a browser',
   'syncs.download_rows': 'penstock integrations logs prints the rows',
   'users.block': 'an operator blocks an external id after an incident',
+  'users.preference_link': 'clients use GET /preference_center/v1/{id}/url/{userId}',
   'users.set_attribute': 'clients use POST /users/track',
   'users.set_subscription': 'clients use POST /subscription/status/set',
   'users.unblock': 'an operator blocks an external id after an incident',
