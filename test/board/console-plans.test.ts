@@ -242,12 +242,12 @@ async function visitEverything(): Promise<void> {
   const subscription = { action: 'set_subscription', subscription: group.id, state: 'unsubscribed' };
   const person = newProfileId(Date.now());
   await query(
-    "insert into profiles (workspace_id, id, external_id, created_at, updated_at) values ($1, $2, 'changed', now(), now())",
+    "insert into profiles (workspace_id, id, external_id, email, created_at, updated_at) values ($1, $2, 'changed', 'changed@x.com', now(), now())",
     ...[workspaceId, person],
   );
   await page(admin, `/users/${toServiceId(person)}?${within}`);
   await act(`/users/${toServiceId(person)}?${within}`, subscription);
-  await act(`/users/${service}/preference-link?${within}`, { center });
+  await act(`/users/${toServiceId(person)}/preference-link?${within}`, { center });
   // Commands look up a key by its identifier.
   const context = { database, config: installation.config, actor: tester };
   const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };
