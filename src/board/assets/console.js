@@ -69,8 +69,9 @@ function offerFullTimes() {
   });
 }
 
-/** Adds a button to each shortened id that copies it. */
+/** Adds a button to each element with `data-copy` that copies this text. Without a secure context, there is no clipboard. */
 function offerCopies(within) {
+  if (!navigator.clipboard) return;
   for (const id of within.querySelectorAll('[data-copy]')) {
     const button = document.createElement('button');
     button.type = 'button';
@@ -133,21 +134,6 @@ function guardWords() {
     };
     field.addEventListener('input', look);
     look();
-  }
-}
-
-/** Adds a button that copies the field's value. Without a secure context, there is no clipboard. */
-function offerCopies() {
-  if (!navigator.clipboard) return;
-  for (const field of document.querySelectorAll('[data-copy]')) {
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.textContent = 'Copy';
-    button.addEventListener('click', async () => {
-      await navigator.clipboard.writeText(field.value);
-      button.textContent = 'Copied';
-    });
-    field.closest('label').after(button);
   }
 }
 
@@ -367,8 +353,6 @@ document.addEventListener('DOMContentLoaded', () => {
   offerTheme();
   offerAll();
   guardWords();
-  offerCopies();
-  offerCopies();
   lookAgain();
   stayLive();
   tellPoints();
