@@ -106,7 +106,7 @@ beforeAll(async () => {
   } finally {
     spy.mockRestore();
   }
-}, 120_000);
+}, 240_000);
 afterAll(() => installation.stop());
 
 /**
