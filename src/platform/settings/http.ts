@@ -10,7 +10,7 @@ export const httpSettings = {
         'The address that web listens on. Set `0.0.0.0` in a container, or if a proxy on another machine connects to web.',
       default: '127.0.0.1',
       example: '0.0.0.0',
-      readBy: ['web', 'cli', 'start'],
+      readBy: ['web', 'board', 'cli', 'start'],
     }),
     unit: 'address',
   },
@@ -18,13 +18,13 @@ export const httpSettings = {
     description: 'The port that web listens on.',
     default: 3000,
     example: '8080',
-    readBy: ['web', 'start'],
+    readBy: ['web', 'board', 'start'],
   }),
   PUBLIC_URL: text({
     description:
       'The address at which clients and users reach web. It is used in links to preference centers and in locations of SCIM. Empty: links use HOST and PORT, and SCIM uses the host of the request.',
     example: 'https://api.example.com',
-    readBy: ['web'],
+    readBy: ['web', 'board'],
     // The value becomes part of a policy in a header.
     pattern: '^(https?://[^\\s?#;,\'"<>]+)?$',
     rule: 'must start with http:// or https:// and have neither a query nor quotes',
@@ -80,7 +80,7 @@ export const httpSettings = {
     description: 'The number of days for which a new link to a preference center is valid.',
     ...{ default: 90, minimum: 1, maximum: 3650, unit: 'days' },
     example: '30',
-    readBy: ['web'],
+    readBy: ['web', 'board'],
   }),
   PROXY_UPSTREAM: text({
     description:
