@@ -65,7 +65,7 @@ describe('an invitation', () => {
     const token = await invite(id);
     for (const [password, again, rule] of [
       ['short', 'short', '12 to 128 characters'],
-      [PASSWORD, `${PASSWORD}!`, 'not the same'],
+      [PASSWORD, `${PASSWORD}!`, 'differ'],
     ] as const) {
       const answer = await accept(token, password, again);
       expect([answer.status, await answer.text()]).toEqual([400, expect.stringContaining(rule)]);

@@ -179,7 +179,7 @@ describe('the audit page', () => {
     const idsOn = async (path: string) => {
       const { text } = await page(scene.operator, path);
       const next = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
-      return { count: text.split(`>${id}</a>`).length - 1, next };
+      return { count: text.split(`data-copy="${id}"`).length - 1, next };
     };
     const today = new Date().toISOString().slice(0, 10);
     for (const query of [

@@ -133,8 +133,10 @@ describe('the console in a browser', () => {
       expect([shown, await troublesOf(page)]).toEqual([shown, []]);
     }
     await page.goto(`${url}/dead-letters/${scene.letter}`);
-    await page.getByLabel('JSON').fill('{');
-    await page.getByRole('button', { name: 'Save and replay' }).click();
+    const whole = page.locator('details', { hasText: 'Edit the whole object as JSON' });
+    await whole.locator('summary').click();
+    await whole.getByLabel('JSON').fill('{');
+    await whole.getByRole('button', { name: 'Save and replay' }).click();
     await page.getByRole('alert').getByText('The dead letter was not changed').waitFor();
     expect(await troublesOf(page)).toEqual([]);
     await page.goto(url + scene.lettersOfHall);
@@ -205,7 +207,7 @@ describe('the console in a browser', () => {
     const page = await browser.newPage();
     await signIn(page, url);
     await page.goto(`${url}/users?q=to+be+deleted`);
-    await page.getByRole('link', { name: 'to be deleted' }).click();
+    await page.getByRole('link', { name: 'Ada Lovelace' }).click();
     await page.getByRole('link', { name: 'Delete…' }).click();
     const button = page.getByRole('button', { name: 'Delete permanently' });
     expect(await button.isDisabled()).toBe(true);
