@@ -72,8 +72,7 @@ describe.each(screens)(
         if ((await page.evaluate(focused)) === result) break;
       }
       expect(await page.evaluate(focused)).toBe(result);
-      await page.keyboard.press('Enter');
-      await page.waitForEvent('load');
+      await Promise.all([page.waitForEvent('load'), page.keyboard.press('Enter')]);
     }
 
     /** Presses Tab until the element with this name has the focus. */
@@ -137,7 +136,7 @@ describe.each(screens)(
       await press('Create stream');
       await page.getByText('Copy the secret now').waitFor();
       await check();
-      await press('Go to the stream');
+      await Promise.all([page.waitForEvent('load'), press('Go to the stream')]);
       await press(`Test warehouse-${width}`);
       await page.getByRole('status').getByText('The destination accepted an empty batch.').waitFor();
       expect(received.at(-1)).toBe('/in');

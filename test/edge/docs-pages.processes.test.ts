@@ -238,7 +238,7 @@ describe('in a browser without any other network', () => {
     await page.getByLabel('Objects per second').focus();
     await page.keyboard.press('ControlOrMeta+A');
     await page.keyboard.type('1000000');
-    await page.getByRole('cell', { name: '44, in 4 shards of 11' }).waitFor();
+    await page.getByRole('cell', { name: '72, in 4 shards of 18' }).waitFor();
     await page.waitForURL(/objects_per_second=1000000&/);
     await page.keyboard.press('ControlOrMeta+A');
     await page.keyboard.press('Delete');

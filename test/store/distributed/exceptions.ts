@@ -28,6 +28,7 @@ export const exceptions: Record<string, string> = {
   'credentials.ts findApiKeys: blocked_external_ids': KEY,
   'dead-letter-groups.ts findGroup: dead_letters': LETTERS,
   'dead-letters.ts countWaiting: dead_letters': TOTAL,
+  'dead-letters.ts countWaitingByWorkspace: dead_letters': TOTAL,
   'dead-letters.ts locateDeadLetters: dead_letters': LETTERS,
   'dead-letters.ts selectLatestWaiting: dead_letters': TOTAL,
   'erasures.ts eraseHistories: dropped_histories': WORK,

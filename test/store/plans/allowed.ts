@@ -61,6 +61,7 @@ export const longReads: Record<string, string> = {
   'blocked-external-ids.ts findCrowdedProfiles: all of purchase_summaries_sample': 'holds one summary in 256',
   'dead-letters.ts selectLatestWaiting: all of dead_letters_waiting': 'as many as are wanted, from its end',
   'dead-letters.ts countWaiting: all of dead_letters_waiting': 'as many as are counted',
+  'dead-letters.ts countWaitingByWorkspace: all of dead_letters_waiting': 'as many as are counted',
   'dead-letter-actions.ts keysOf: a range of dead_letters_pkey': PAGE,
   'dead-letter-actions.ts keysOf: a range of dead_letters_waiting': PAGE,
   'dead-letter-actions.ts countDeadLetters: all of dead_letters':
