@@ -85,7 +85,7 @@ describe('the console in a browser, role by role', () => {
         );
         for (const link of found) links.add(link);
       }
-      expect([...opened].sort()).toEqual(['', 'history', 'sessions', 'sign-out', ...opens].sort());
+      expect([...opened].sort()).toEqual(['', 'history', 'search', 'sessions', 'sign-out', ...opens].sort());
       for (const link of links) {
         let status = 503;
         // On a busy machine Postgres may time out. That does not mean that the page is closed.

@@ -59,7 +59,7 @@ test.each(openingRoles)(
       for (const [, link] of text.matchAll(/<a [^>]*?href="(\/[^"]*)"/g))
         links.add(link!.replaceAll('&amp;', '&'));
     }
-    expect([...opened].sort()).toEqual(['', 'history', 'sessions', 'sign-out', ...opens].sort());
+    expect([...opened].sort()).toEqual(['', 'history', 'search', 'sessions', 'sign-out', ...opens].sort());
     expect(links.size).toBeGreaterThan(5);
     for (const link of links) {
       let status = 503;
