@@ -8,7 +8,7 @@ import { readLatestTraces } from '../../store/ledger.ts';
 import { listRefusedRequests } from '../../store/refused-objects.ts';
 import type { Workspace } from '../access.ts';
 import { PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, empty, moment, nextPage, pathWith, table } from '../layout.ts';
+import { badge, empty, mayOpen, moment, nextPage, pathWith, table } from '../layout.ts';
 
 /** Requests per page. */
 const PAGE = 100;
@@ -112,7 +112,7 @@ ${
         rows,
       )
 }${next !== undefined && nextPage('/requests', { ...filters, before: next })}
-<p class="faint pager">Requests that still wait in the queue are found only by their id. The user of an applied object is not stored with the request: open the user under <a href="/users">Users</a> to see what failed for them.</p>`;
+<p class="faint pager">Requests that still wait in the queue are found only by their id. The user of an applied object is not stored with the request: open the user under ${mayOpen(visit.viewer, '/users') ? html`<a href="/users">Users</a>` : 'Users'} to see what failed for them.</p>`;
 }
 
 /**

@@ -16,7 +16,7 @@ import {
 } from '../../store/timeline.ts';
 import type { Viewer } from '../access.ts';
 import { PageError, type PageServices } from '../console.ts';
-import { badge, count, empty, MASK, moment, nextPage, pathWith, table, tree } from '../layout.ts';
+import { badge, count, empty, MASK, mayOpen, moment, nextPage, pathWith, table, tree } from '../layout.ts';
 import type { Seen } from './find-user.ts';
 import { shownExternalId } from './users.ts';
 
@@ -110,7 +110,7 @@ ${
       )
     : table('Timeline', ['Happened', 'What', 'Details'], rows)
 }${next && nextPage(path, { ...self, ...next })}
-<p class="faint pager">Sorted by the time at which it happened${cut && html`, within the ${grouped(MAX_PART)} events and purchases that were accepted last before it`}. Point at a time to see when it was accepted. Changes of attributes are not stored, so they are missing here. Refused objects are counted without their user: see <a href="/refused-objects">Refused objects</a>.</p>`;
+<p class="faint pager">Sorted by the time at which it happened${cut && html`, within the ${grouped(MAX_PART)} events and purchases that were accepted last before it`}. Point at a time to see when it was accepted. Changes of attributes are not stored, so they are missing here. Refused objects are counted without their user${mayOpen(viewer, '/refused-objects') && html`: see <a href="/refused-objects">Refused objects</a>`}.</p>`;
 }
 
 /** Reads a page of entries and the query of the next page. `cut`: the user has more activity than one part. */
