@@ -86,7 +86,7 @@ test('permissions for an unknown workspace or set keep the input and show the er
   expect(workspace.invalid).toEqual(['workspace']);
 });
 
-test('an administrator invites a person by email, who sets a password and signs in', async () => {
+test('an administrator invites a person by email, and the person signs in with a new password', async () => {
   const email = `${uuidv7()}@example.com`;
   const fields = { email: 'nobody', given_name: 'Grace', family_name: 'Hopper' };
   const wrong = await submit(admin, '/accounts', fields);

@@ -235,7 +235,7 @@ describe('dead letters', () => {
 });
 
 describe('a failed object', () => {
-  test('is listed with its user, the value that the reason names, and its time', async () => {
+  test('is listed with its user, its invalid value and its time', async () => {
     const reason = "'time' lies before 1970, in the list";
     await scene.letterIn(scene.school, { reason });
     const groups = (await page(scene.operator, `/dead-letters?workspace=${scene.school}`)).text;
@@ -247,7 +247,7 @@ describe('a failed object', () => {
     expect(text.indexOf('Replay selected')).toBeLessThan(text.indexOf('<tbody>'));
   });
 
-  test('is corrected by the field that the reason names, and keeps the types of the others', async () => {
+  test('is corrected by its invalid field, and the other fields keep their types', async () => {
     const object = { ...failedEvent().object, properties: { size: 7, sent: true } };
     const id = await scene.letterIn(scene.shop, { reason: "'name' is unknown", object });
     const { text } = await page(scene.operator, `/dead-letters/${id}`);
