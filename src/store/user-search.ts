@@ -95,13 +95,16 @@ const deleteMissingStatement = `
       where profiles.workspace_id = $1::uuid and profiles.id = user_search.profile_id
       limit 1) is null`;
 
-/** Locks by primary key, in its order. A user who is being deleted is waited for, and then omitted. */
+/**
+ * Locks by primary key. Users who are locked by a batch are omitted until the next pass: a wait for them could end in a
+ * deadlock with a batch that locks several users.
+ */
 const lockPresentStatement = `
   select profiles.id
   from profiles
   where profiles.workspace_id = $1::uuid and profiles.id = any($2::uuid[])
   order by profiles.workspace_id, profiles.id
-  for key share of profiles`;
+  for key share of profiles skip locked`;
 
 /** Upserts by primary key, in its order. */
 const indexUsersStatement = `

@@ -119,6 +119,18 @@ describe('users', () => {
     expect(await scene.query('select from user_search where profile_id = $1', id)).toEqual([]);
   });
 
+  test('the search omits a user who is locked by a batch until the next pass', async () => {
+    const id = await scene.createUser(scene.shop, 'locked', 'locked@gmail.com');
+    await scene.query("update profiles set first_name = 'Grace' where id = $1", id);
+    await inTransaction(scene.installation.database.pool, async (batch) => {
+      await batch.query('select from profiles where id = $1 for update', [id]);
+      await fillIndex();
+    });
+    expect(await found('grace')).toEqual([]);
+    await fillIndex();
+    expect(await found('grace')).toEqual([`/users/${toServiceId(id)}`]);
+  });
+
   test("a user's timeline lists 130 events across pages without gaps", async () => {
     const id = await scene.createUser(scene.shop, 'busy');
     const merged = newProfileId(Date.now());

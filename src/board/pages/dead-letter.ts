@@ -125,9 +125,12 @@ ${leaves.length > 0 ? html`<details${given !== undefined && html` open`}><summar
 /** Matches digits and exponents that a parsed number may not keep. */
 const LONG_NUMBER = /\d{16}|[eE][+-]?\d{3}/;
 
+/** Matches a string of a JSON text, in which digits are no number. */
+const STRING = /"(?:[^"\\]|\\.)*"/g;
+
 /** Returns the values for the form; none if parsing could change a number of the object. */
 function leavesIn({ object, reason }: Pick<WholeDeadLetter, 'object' | 'reason'>): Leaf[] {
-  if (object === null || object.length > MAX_INDENTED_LENGTH || LONG_NUMBER.test(object)) return [];
+  if (object === null || object.length > MAX_INDENTED_LENGTH || LONG_NUMBER.test(object.replace(STRING, ''))) return [];
   const value = JSON.parse(object) as Json;
   return leavesOf(value, reason);
 }
