@@ -151,7 +151,12 @@ export function environmentOf(host: Host) {
   };
   const randomInt = (from: number, to?: number) =>
     to === undefined ? random.integer(0, from - 1) : random.integer(from, to - 1);
-  const crypto = { ...realCrypto, randomBytes, randomUUID, randomInt };
+  const fills = random.fork('fills');
+  const randomFillSync = (target: Buffer) => {
+    target.set(fills.bytes(target.length));
+    return target;
+  };
+  const crypto = { ...realCrypto, randomBytes, randomFillSync, randomUUID, randomInt };
 
   const globals: Record<(typeof GLOBAL_NAMES)[number], unknown> = {
     Date: SimulatedDate,

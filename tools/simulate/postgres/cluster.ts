@@ -65,13 +65,22 @@ export class Cluster {
   readonly control: pg.Client;
   /** Tables that are empty when a simulation begins. */
   readonly #tables: string[];
+  /** Tables that have rows when a simulation begins. The schema `initial` has copies of them. */
+  readonly #filled: string[];
   /** Names of prepared statements, by text. Mutations can give one name several texts. */
   readonly #names = new Map<string, string>();
 
-  constructor(given: { url: string; control: pg.Client; tables: string[]; stopServer(): Promise<void> }) {
+  constructor(given: {
+    url: string;
+    control: pg.Client;
+    tables: string[];
+    filled: string[];
+    stopServer(): Promise<void>;
+  }) {
     this.#url = given.url;
     this.control = given.control;
     this.#tables = given.tables;
+    this.#filled = given.filled;
     this.#stopServer = given.stopServer;
   }
 
@@ -107,7 +116,7 @@ export class Cluster {
     return unique;
   }
 
-  /** Empties all tables and restarts all sequences, so that a simulation does not depend on the one before. */
+  /** Returns all tables to their initial rows and restarts all sequences, so that a simulation does not depend on the one before. */
   async reset(): Promise<void> {
     const used = `select name from unnest($1::text[]) as name where pg_relation_size(name::regclass) > 0`;
     const { rows } = await this.control.query<{ name: string }>({
@@ -117,6 +126,8 @@ export class Cluster {
     });
     if (rows.length > 0)
       await this.control.query(`truncate ${rows.map(({ name }) => name).join(', ')} cascade`);
+    for (const name of this.#filled)
+      await this.control.query(`delete from ${name}; insert into ${name} select * from initial.${name}`);
     await this.control.query({
       name: 'restart-sequences',
       text: "select setval(seqrelid::regclass, 1, false) from pg_sequence where seqrelid::regclass::text !~ 'migration'",
@@ -163,11 +174,14 @@ export async function startCluster(): Promise<Cluster> {
     await createPartitions(control);
     const { rows } = await control.query<{ name: string }>(listTables);
     const tables: string[] = [];
+    const filled: string[] = [];
+    await control.query('create schema initial');
     for (const { name } of rows) {
       const { rowCount } = await control.query(`select from ${name} limit 1`);
-      if (rowCount === 0) tables.push(name);
+      (rowCount === 0 ? tables : filled).push(name);
+      if (rowCount !== 0) await control.query(`create table initial.${name} as table ${name}`);
     }
-    return new Cluster({ url: server.url, control, tables, stopServer });
+    return new Cluster({ url: server.url, control, tables, filled, stopServer });
   } catch (error) {
     await stopServer();
     throw error;
