@@ -62,6 +62,7 @@ import type { Pool } from './store/database.ts';
 import { openDatabase } from './store/open-database.ts';
 import { ROW_CONNECTIONS } from './store/pool-sizes.ts';
 import { hasWorkers } from './store/processes.ts';
+import { WriteRefusals } from './store/write-refusals.ts';
 
 /**
  * Milliseconds to wait for a connection to Postgres, and for a statement. Clients give up after 2 s, so they must get an
@@ -109,7 +110,10 @@ async function main(host: Host): Promise<void> {
   const { id, config, log, database, connection } = opened;
   const { pool } = database;
   await requireRedisSettings(connection, log);
-  const producer = openProducer(connection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
+  let heartbeat: Heartbeat | undefined;
+  const rejectsWrites = () => heartbeat?.rejectsWrites();
+  const writes = new WriteRefusals(() => heartbeat?.soon());
+  const producer = openProducer(connection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log, writes });
   const { additions } = producer;
   const installation = await joinInstallation({
     ...{ name: 'web', config, pool: database.pool, connection, log, additions },
@@ -183,10 +187,9 @@ async function main(host: Host): Promise<void> {
   const pings = { limits: limits.ping, producer: producer.ping };
   const rateLimiter = createRateLimiter(limits.buckets, rules);
   const dependencies = watchDependencies({ pool, connection, pings, log });
-  let rejectsWrites: Heartbeat['rejectsWrites'] = () => undefined;
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
-    ...{ lacking: dependencies.lacking, rejectsWrites: () => rejectsWrites() },
+    ...{ lacking: dependencies.lacking, rejectsWrites },
   });
   const control = host.control && (await openControl(host.control, { pool, connection, lanes, queue }));
   host.control?.onForget(limits.forget);
@@ -249,6 +252,7 @@ async function main(host: Host): Promise<void> {
         connection,
         pings,
         dependencies,
+        rejectsWrites,
         registry: metrics.registry,
         responses,
         refresh: fleet.refresh,
@@ -289,10 +293,10 @@ async function main(host: Host): Promise<void> {
   const { missing } = dependencies;
   const self = {
     ...{ missing, objects: metrics.objects, refused: metrics.refusals, marks: loadShedding.levels },
+    refusal: () => writes.refusal,
     address: () => addressOf(server),
   };
-  const heartbeat = startHeartbeat('web', { id, pool, log }, self);
-  rejectsWrites = heartbeat.rejectsWrites;
+  heartbeat = startHeartbeat('web', { id, pool, log }, self);
   dependencies.onChange(heartbeat.soon);
   addDependencyMetric(metrics.registry, missing);
   addClockMetric(metrics.registry, heartbeat.clockSkew);

@@ -210,7 +210,7 @@ const readMachineTime = [
   ],
   ...['src/edge/control/clock.ts', 'src/edge/control/control.ts', 'src/edge/heads.ts'],
   ...['src/embedded/data-dir.ts', 'src/embedded/server.ts', 'src/object-store/folder-store.ts'],
-  ...['src/processes/heartbeat.ts', 'src/store/migrations.ts'],
+  ...['src/processes/heartbeat.ts', 'src/store/migrations.ts', 'src/store/write-refusals.ts'],
   // The age of a file is compared with the machine's time.
   'src/processes/last-words.ts',
   // Receivers compare the time of a signature with their own.

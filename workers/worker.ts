@@ -36,7 +36,7 @@ async function main(host: Host): Promise<void> {
   });
   const settling = startTombstoneCleanup(pool, log, () => void deadLetters.forgetErased());
   const scheduler = new Scheduler(pool, {
-    ...{ metrics, log, processId: id },
+    ...{ metrics, log, processId: id, writes: opened.writes },
     onDeadLetters: (ids) => void deadLetters.show(ids),
     onTombstones: settling.wake,
   });

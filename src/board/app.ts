@@ -5,6 +5,7 @@ import helmet from 'helmet';
 import type { Lacking } from '../checks/readings.ts';
 import { isLeaving } from '../platform/lifecycle.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
+import type { Heartbeat } from '../processes/heartbeat.ts';
 import {
   addClockMetric,
   addDependencyMetric,
@@ -94,6 +95,8 @@ export interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
   ready(): boolean;
   /** Dependencies that the process needs and could not use at the last check, by name. */
   lacking(): Lacking[];
+  /** Why Postgres refuses the heartbeats of the process; absent if it sends none. */
+  rejectsWrites?: Heartbeat['rejectsWrites'] | undefined;
   /** The store that holds the queue. */
   kind: 'redis' | 'postgres';
   /** The data loss that the queue reported and no operator has confirmed yet. */
@@ -114,6 +117,7 @@ export function createBoardApp({
   maskedQueues,
   ready,
   lacking,
+  rejectsWrites,
   kind,
   loss,
   clockSkew,
@@ -145,7 +149,7 @@ export function createBoardApp({
       ...(leaving && { leaving }),
       ...ownProblems(
         { connection: { kind }, dependencies: { lacking } },
-        { missing: found, loss: lost, own: {} },
+        { missing: found, loss: lost, rejectsWrites: rejectsWrites?.(), own: {} },
       ),
     };
     response.status(ready ? 200 : 503).json(body);

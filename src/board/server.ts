@@ -112,6 +112,7 @@ export async function startBoard({
     maskedQueues: queues.maskedRouter,
     ready: connection.ready,
     lacking,
+    rejectsWrites,
     kind: connection.kind,
     loss,
     clockSkew,

@@ -196,6 +196,7 @@ export const laneChecks: readonly Check[] = [
     severity: 'critical',
     scope: 'lane',
     evaluators: ['fleet', 'process', 'prometheus'],
+    unless: ['postgres-rejects-writes'],
     impact: 'Later jobs of the same workspaces in this lane wait too. Other lanes continue.',
     firstStep: 'Check `stuck` in /readyz of the workers, and sessions of Postgres that wait for a lock.',
     link: '/#lanes',
@@ -268,7 +269,10 @@ export const laneChecks: readonly Check[] = [
     firstStep:
       'If the number of waiting jobs does not fall, start another worker, or find the sender under Workspaces.',
     link: '/#lanes',
-    unless: ['no-worker', 'lane-stuck', 'lanes-unworked', 'redis-away', 'postgres-away'],
+    unless: [
+      ...['no-worker', 'lane-stuck', 'lanes-unworked', 'redis-away', 'postgres-away'],
+      'postgres-rejects-writes',
+    ],
     find(readings) {
       const late = lateLanes(readings);
       if (late.length === 0) return [];

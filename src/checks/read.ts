@@ -10,7 +10,7 @@ import { countWaiting } from '../store/dead-letters.ts';
 import { readPostgresHealth, readReplication } from '../store/health.ts';
 import { listStoppedImports } from '../store/imports.ts';
 import { type QueueLoss, readSpread } from '../store/installation.ts';
-import { listProcesses, readEnds, SILENT_SECONDS } from '../store/processes.ts';
+import { listProcesses, readEnds, type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
 import { listLosses } from '../store/queue-losses.ts';
 import { listFailedExports } from '../store/segment-exports.ts';
 import { listDestinations } from '../store/stream-destinations.ts';
@@ -200,8 +200,8 @@ export function createReader(options: ReaderOptions): Reader {
       ...{ at: new Date(Date.now()), queue, lacking, lanes, redis, settings },
       drained: lanes && drainRate(),
       disks: disk && [disk],
-      rejectsWrites: options.rejectsWrites?.(),
       ...stored,
+      rejectsWrites: options.rejectsWrites?.() ?? refusalOf(stored?.processes),
     };
   }
 
@@ -252,6 +252,14 @@ export function createReader(options: ReaderOptions): Reader {
       return readAll();
     },
   };
+}
+
+/** Returns the earliest refusal of writes that a running process reports. */
+function refusalOf(processes: readonly SeenProcess[] = []): Readings['rejectsWrites'] {
+  const [first] = processes
+    .flatMap(({ silentSeconds, refusal }) => (refusal && silentSeconds <= SILENT_SECONDS ? [refusal] : []))
+    .sort((one, other) => (one.since < other.since ? -1 : 1));
+  return first && { reason: first.reason, since: new Date(first.since) };
 }
 
 /** Whether heartbeats may be outdated because a store has just come back. */

@@ -136,7 +136,7 @@ export const storeChecks: readonly Check[] = [
     group: 'postgres',
     severity: 'critical',
     scope: 'installation',
-    evaluators: ['fleet'],
+    evaluators: ['fleet', 'process'],
     impact: 'Accepted objects do not take effect.',
     firstStep:
       'Free space on the disk of Postgres, repair the disk, or make the server writable. The log of Postgres has the cause. Every process then resumes by itself.',

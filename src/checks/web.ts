@@ -220,7 +220,7 @@ export const webChecks: readonly Check[] = [
     firstStep:
       'Usually a workspace exceeds its rate limit, or has more waiting than is free in the queue (workspace_over_share). Its page under Workspaces shows the limit, and the log of web has each response with its key.',
     link: '/workspaces',
-    unless: ['refuses', 'redis-away', 'postgres-away', 'queue-away'],
+    unless: ['refuses', 'redis-away', 'postgres-away', 'queue-away', 'postgres-rejects-writes'],
     find(readings) {
       const refused = refusedBy(webs(readings));
       return refused > 0

@@ -3,6 +3,7 @@ import type { Express } from 'express';
 import type { Registry } from 'prom-client';
 import { isLeaving, withTimeout } from '../platform/lifecycle.ts';
 import { checkReadiness, type Dependencies, type Pings } from '../processes/dependencies.ts';
+import type { Heartbeat } from '../processes/heartbeat.ts';
 import { ownProblems } from '../processes/process.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { printedLoss } from '../queue/loss.ts';
@@ -22,6 +23,7 @@ interface HealthSources {
   connection: QueueConnection;
   pings: Pings;
   dependencies: Pick<Dependencies, 'lacking'>;
+  rejectsWrites: Heartbeat['rejectsWrites'];
   registry: Registry;
   responses: Responses;
   /** Updates the metrics of the whole fleet, as far as they can be read in time; never rejects. */
@@ -68,7 +70,12 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       ...(stuck.length > 0 && { stuck }),
       ...(standstill > 0 && { standstill_seconds: standstill }),
       high_water: marks,
-      ...ownProblems(sources, { missing, loss, own: { stuck, standstill, marks } }),
+      ...ownProblems(sources, {
+        missing,
+        loss,
+        rejectsWrites: sources.rejectsWrites(),
+        own: { stuck, standstill, marks },
+      }),
     });
   });
 

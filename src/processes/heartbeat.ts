@@ -1,7 +1,6 @@
 import { hostname } from 'node:os';
 import type { Readings } from '../checks/readings.ts';
 import { packageVersion } from '../platform/files.ts';
-import { codeOf, describeFailure } from '../platform/format.ts';
 import { isAlive, type Service, withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
@@ -18,6 +17,7 @@ import {
   markEnded,
   type ProcessName,
 } from '../store/processes.ts';
+import { type WriteRefusal, WriteRefusals } from '../store/write-refusals.ts';
 import { readLastWords, removeLastWords } from './last-words.ts';
 
 /** Number of heartbeats after which a process deletes the rows of processes that stopped long ago. */
@@ -42,6 +42,8 @@ export interface Pulse {
   lanes?(): number[];
   /** Lanes that the worker holds. Absent if the process is not a worker. */
   held?(): HeldLane[];
+  /** Why Postgres refuses the writes of the process's work; undefined while it accepts them. Default: it accepts them. */
+  refusal?(): WriteRefusal | undefined;
   /** Names of the missing dependencies. */
   missing(): string[];
   /** Address of /healthz, /readyz and /metrics as `host:port`. */
@@ -53,12 +55,9 @@ export interface Heartbeat extends Service {
   soon(): void;
   /** Seconds by which the clock of Postgres is ahead, at the last heartbeat. Undefined if it is older than FRESH_MS. */
   clockSkew(): number | undefined;
-  /** Reason why Postgres refused the last heartbeat; undefined if it was written or Postgres did not respond. */
+  /** Why Postgres refuses the heartbeats or the work of this process; undefined if it accepts them or does not answer. */
   rejectsWrites(): Readings['rejectsWrites'];
 }
-
-/** SQLSTATEs of a Postgres that answers and refuses to write: read-only, disk full, I/O error. */
-const REFUSES_WRITES = ['25006', '53100', '58030'];
 
 /** Milliseconds for which a measured clock difference is valid. */
 const FRESH_MS = 60_000;
@@ -91,7 +90,7 @@ export function startHeartbeat(
     version: packageVersion,
   };
   let beats = 0;
-  let refused: Readings['rejectsWrites'];
+  const writes = new WriteRefusals();
   let skew: { milliseconds: number; at: number } | undefined;
   const counted = () => ({ objects: pulse.objects(), refused: pulse.refused?.() ?? 0 });
   const sample = () => ({ ...counted(), at: performance.now(), loop: performance.eventLoopUtilization() });
@@ -110,6 +109,7 @@ export function startHeartbeat(
       held: pulse.held?.() ?? null,
       ...{ objects: now.objects, objectsPerSecond, residentBytes: process.memoryUsage.rss(), loopBusy },
       ...{ refused: now.refused, refusedPerSecond, marks: pulse.marks?.() ?? null },
+      refusal: refusalRow(pulse.refusal?.()),
     };
     const sentAt = Date.now();
     const theirs = await withTimeout(
@@ -118,7 +118,7 @@ export function startHeartbeat(
     );
     lastCounts = { objects: now.objects, refused: now.refused };
     skew = { milliseconds: skewOf(theirs, { sentAt, receivedAt: Date.now() }), at: performance.now() };
-    refused = undefined;
+    writes.noteSuccess();
     if (beats === 0) await endPredecessors();
     if (beats++ % FORGET_EVERY === 0) await forgetProcesses(pool);
   }
@@ -134,10 +134,7 @@ export function startHeartbeat(
 
   function failed(error: unknown): void {
     log.debug({ err: error }, 'heartbeat was not written');
-    const code = codeOf(error) ?? '';
-    refused = REFUSES_WRITES.includes(code)
-      ? { reason: describeFailure(error), since: refused?.since ?? new Date(Date.now()) }
-      : undefined;
+    writes.noteFailure(error);
   }
 
   // While the store is unavailable, the process logs this itself, and the fleet sees the missing heartbeat.
@@ -157,7 +154,7 @@ export function startHeartbeat(
       pending.unref();
     },
     clockSkew: () => (skew && performance.now() - skew.at < FRESH_MS ? skew.milliseconds / 1000 : undefined),
-    rejectsWrites: () => refused,
+    rejectsWrites: () => writes.refusal ?? pulse.refusal?.(),
     async stop() {
       ended = true;
       clearTimeout(pending);
@@ -165,4 +162,9 @@ export function startHeartbeat(
       await withTimeout(FAREWELL_MS, leaveFleet(pool, self.id, counted())).catch(() => {});
     },
   };
+}
+
+/** Returns a refusal as the row of the process has it. */
+function refusalRow(refusal: WriteRefusal | undefined): { reason: string; since: string } | null {
+  return refusal ? { reason: refusal.reason, since: refusal.since.toISOString() } : null;
 }

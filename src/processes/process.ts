@@ -19,6 +19,7 @@ import { openProducer, type ShardedProducer } from '../queue/producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
+import { WriteRefusals } from '../store/write-refusals.ts';
 import {
   checkReadiness,
   type Dependencies,
@@ -27,7 +28,7 @@ import {
   type Pings,
   watchDependencies,
 } from './dependencies.ts';
-import { type Pulse, startHeartbeat } from './heartbeat.ts';
+import { type Heartbeat, type Pulse, startHeartbeat } from './heartbeat.ts';
 import type { Host } from './host.ts';
 import { keepLastWords } from './last-words.ts';
 import { addClockMetric, addDependencyMetric, addSpanMetric, createMetricsGuard } from './metrics.ts';
@@ -108,6 +109,8 @@ export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   producerConnection: QueueConnection;
   producer: ShardedProducer;
   installation: Installation;
+  /** Receives the results of the writes of the process's work. */
+  writes: WriteRefusals;
   /** Writes the heartbeat row soon instead of at the next heartbeat. */
   beatSoon(): void;
   /** Marks the process as working. It is ready while its work reports no entries in `WorkStatus`. */
@@ -154,6 +157,7 @@ export async function openWorkingProcess(
   const dependencies = watchDependencies({ pool, connection, pings, log });
   services.push(dependencies);
   let workStatus: (() => CurrentStatus) | undefined;
+  let rejectsWrites: Heartbeat['rejectsWrites'] = () => undefined;
   const address = statusAddress[name](config);
   let at: string | null = null;
   if (address.port > 0) {
@@ -166,6 +170,7 @@ export async function openWorkingProcess(
       pings,
       log,
       dependencies,
+      rejectsWrites: () => rejectsWrites(),
     };
     const server = await startStatusServer({ ...status, workStatus: () => workStatus?.() });
     services.push(server);
@@ -181,7 +186,14 @@ export async function openWorkingProcess(
     joinInstallation({ name, config, pool, connection, log, additions, onLoss: noteLoss }),
   );
   const { missing } = dependencies;
-  const heartbeat = startHeartbeat(name, { id, pool, log }, { ...pulse, missing, address: () => at });
+  const writes = new WriteRefusals(() => heartbeat.soon());
+  const refusal = () => writes.refusal;
+  const heartbeat = startHeartbeat(
+    name,
+    { id, pool, log },
+    { ...pulse, missing, refusal, address: () => at },
+  );
+  rejectsWrites = heartbeat.rejectsWrites;
   dependencies.onChange(heartbeat.soon);
   services.push(installation, heartbeat);
   addLossMetric(registry, installation.loss);
@@ -189,7 +201,7 @@ export async function openWorkingProcess(
   addClockMetric(registry, heartbeat.clockSkew);
   addSpanMetric(registry);
   return {
-    ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
+    ...{ ...opened, pool, dependencies, producerConnection, producer, installation, writes },
     beatSoon: heartbeat.soon,
     ready(line, work) {
       workStatus = () => ({
@@ -214,6 +226,7 @@ function openWorkingPool(url: string, { DATABASE_POOL_SIZE, LOCK_DURATION_MS }: 
 interface OwnFindings {
   missing: Dependency[];
   loss: QueueLoss | undefined;
+  rejectsWrites?: Readings['rejectsWrites'];
   own: { [Name in keyof OwnWork]: OwnWork[Name] | undefined };
 }
 
@@ -223,12 +236,12 @@ export function ownProblems(
     connection,
     dependencies,
   }: { connection: Pick<QueueConnection, 'kind'>; dependencies: Pick<Dependencies, 'lacking'> },
-  { missing, loss, own }: OwnFindings,
+  { missing, loss, rejectsWrites, own }: OwnFindings,
 ): { problems?: ReturnType<typeof printedProblem>[] } {
   const at = new Date(Date.now());
   const known = dependencies.lacking();
   const readings: Readings = {
-    ...{ at, queue: connection.kind, loss, own: own as OwnWork },
+    ...{ at, queue: connection.kind, loss, rejectsWrites, own: own as OwnWork },
     lacking: missing.map((name) => ({ name, since: known.find((one) => one.name === name)?.since ?? at })),
   };
   const problems = findProblems(readings, 'process').map(printedProblem);
@@ -259,6 +272,7 @@ interface StatusServerOptions {
   pings: Pings;
   dependencies: Pick<Dependencies, 'lacking'>;
   log: Log;
+  rejectsWrites: Heartbeat['rejectsWrites'];
   /** Undefined until the process works. Until then it is not ready. */
   workStatus(): CurrentStatus | undefined;
 }
@@ -288,7 +302,10 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
         ...(unreadable?.length && { unreadable }),
         ...(overdue?.length && { overdue }),
         ...(leaving && { leaving }),
-        ...ownProblems({ connection, dependencies }, { missing, loss, own: { stuck, unreadable, overdue } }),
+        ...ownProblems(
+          { connection, dependencies },
+          { missing, loss, rejectsWrites: options.rejectsWrites(), own: { stuck, unreadable, overdue } },
+        ),
       });
       return [ready ? 200 : 503, JSON_TYPE, body];
     },

@@ -2,11 +2,10 @@ import type { ChainableCommander } from 'ioredis';
 import { jobs } from '../jobs/catalog.ts';
 import { newId } from '../platform/ids.ts';
 import { withTimeout } from '../platform/lifecycle.ts';
-import type { Log } from '../platform/log.ts';
 import { createRedisBackend, FlowProducer } from './bullmq.ts';
 import { limitLane, openLane, optionsOfLane, type QueueAccess, queuePool } from './bullmq-queues.ts';
 import { seal } from './checksum.ts';
-import type { StoreProducer } from './lane-store.ts';
+import type { StoreProducer, StoreProducerOptions } from './lane-store.ts';
 import { everyShard, type LaneEntry, laneName, QueueUnavailable, shardOfLane } from './lanes.ts';
 import { countAdditions } from './loss.ts';
 import { type Exec, pingRedis, type RedisClient, whenDisconnected } from './open-redis.ts';
@@ -42,7 +41,10 @@ interface FlowBackend {
  * before anything is acknowledged. `timeout` is in milliseconds: without it, BullMQ waits indefinitely for a
  * connection.
  */
-export function createLaneProducer(access: QueueAccess, timeout: number, log: Log): StoreProducer {
+export function createLaneProducer(
+  access: QueueAccess,
+  { timeout, log, writes }: StoreProducerOptions,
+): StoreProducer {
   const own = access.replication?.open();
   const { layout } = access;
   const shards = everyShard(layout.shards).map((shard) => openShard(shard, { access, own, timeout }));
@@ -67,6 +69,7 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
     try {
       await addOnce(shard, entries);
     } catch (error) {
+      writes?.noteFailure(error);
       if (!failing.has(shard))
         log.warn(
           { err: (error as Error).cause ?? error, shard },
@@ -75,6 +78,7 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
       failing.add(shard);
       throw error;
     }
+    writes?.noteSuccess();
     if (failing.delete(shard)) log.info({ shard }, 'adding objects to the queue works again');
   }
 

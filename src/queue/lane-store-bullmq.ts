@@ -61,7 +61,7 @@ export function createLaneStore(access: QueueAccess, backend: LaneBackend): Lane
   return {
     layout,
     ready: () => access.ready(),
-    createProducer: ({ timeout, log }) => createLaneProducer(access, timeout, log),
+    createProducer: (options) => createLaneProducer(access, options),
 
     limit: (lane) => limitLane(access, lane),
     isLimited: async (lane) => (await queueOf(lane).getGlobalConcurrency()) === 1,

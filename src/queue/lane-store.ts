@@ -1,4 +1,5 @@
 import type { Log } from '../platform/log.ts';
+import type { WriteRefusals } from '../store/write-refusals.ts';
 import type { LaneProducer, Layout } from './lanes.ts';
 import type { Additions } from './loss.ts';
 import type { WireEnvelope } from './wire.ts';
@@ -86,6 +87,8 @@ export interface StoreProducerOptions {
   /** Milliseconds for an add. */
   timeout: number;
   log: Log;
+  /** Receives the results of the adds. */
+  writes?: WriteRefusals | undefined;
 }
 
 /**

@@ -4,6 +4,7 @@ import type { Log } from '../platform/log.ts';
 import { rest } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
 import { findHomes, type Home, recordHome } from '../store/queue-shards.ts';
+import type { WriteRefusals } from '../store/write-refusals.ts';
 import type { QueueConnection } from './connection.ts';
 import type { StoreProducer } from './lane-store.ts';
 import { type LaneEntry, type LaneProducer, QueueUnavailable, type ShardSelection } from './lanes.ts';
@@ -29,11 +30,16 @@ interface Opening {
   /** Milliseconds for an add. */
   timeout: number;
   log: Log;
+  /** Receives the results of the adds. */
+  writes?: WriteRefusals;
 }
 
 /** Opens the producer of a process. With one shard, the shards of workspaces are never queried. */
-export function openProducer(connection: QueueConnection, { pool, timeout, log }: Opening): ShardedProducer {
-  const producer = connection.laneStore.createProducer({ timeout, log });
+export function openProducer(
+  connection: QueueConnection,
+  { pool, timeout, log, writes }: Opening,
+): ShardedProducer {
+  const producer = connection.laneStore.createProducer({ timeout, log, writes });
   const { additions, ping, stop } = producer;
   const { redis, layout } = connection;
   if (layout.shards === 1 || !redis)

@@ -54,6 +54,8 @@ export interface Figures {
   refusedPerSecond: number;
   /** Load levels of web by name; null for other processes. The row of an ended process has its last error instead. */
   marks: Record<string, MarkLevel> | null;
+  /** Why Postgres refuses the writes of the process, since an ISO time; null or absent while it accepts them. */
+  refusal?: { reason: string; since: string } | null;
   residentBytes: number;
   /** Share of the time since the previous heartbeat in which the event loop was busy, 0 to 1. */
   loopBusy: number;
@@ -81,9 +83,9 @@ export const SILENT_SECONDS = 20;
 const beat = `
   with beaten as (
   insert into processes (id, name, host, pid, version, address, lanes, missing, objects, objects_per_second,
-    resident_bytes, loop_busy, refused, refused_per_second, marks, held, started_at, seen_at)
+    resident_bytes, loop_busy, refused, refused_per_second, marks, held, refusal, started_at, seen_at)
   values ($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::integer[], $8::text[], $9::bigint,
-    $10::real, $11::bigint, $12::real, $13::bigint, $14::real, $15::jsonb, $18::jsonb, pg_catalog.statement_timestamp(),
+    $10::real, $11::bigint, $12::real, $13::bigint, $14::real, $15::jsonb, $18::jsonb, $19::jsonb, pg_catalog.statement_timestamp(),
     pg_catalog.statement_timestamp())
   on conflict (id) do update set
     address = excluded.address,
@@ -97,6 +99,7 @@ const beat = `
     refused_per_second = excluded.refused_per_second,
     marks = excluded.marks,
     held = excluded.held,
+    refusal = excluded.refusal,
     seen_at = excluded.seen_at
   returning xmax = 0 as "isNew"
   ), back as (
@@ -123,12 +126,13 @@ export async function beatProcess(
   { previous = { objects: 0, refused: 0 }, ...figures }: Figures & { previous?: PreviousCounts | undefined },
 ): Promise<number> {
   const { address, lanes, missing, objects, objectsPerSecond, residentBytes, loopBusy } = figures;
-  const { refused, refusedPerSecond, marks, held } = figures;
+  const { refused, refusedPerSecond, marks, held, refusal } = figures;
   const values = [
     ...[id, name, host, pid, version, address, lanes, missing],
     ...[objects, objectsPerSecond, residentBytes, loopBusy],
     ...[refused, refusedPerSecond, marks && JSON.stringify(marks)],
     ...[previous.objects, previous.refused, held && JSON.stringify(held)],
+    refusal ? JSON.stringify(refusal) : null,
   ];
   const { rows } = await pool.query<{ now: number }>({ name: 'beat-process', text: beat, values });
   return rows[0]!.now;
@@ -268,7 +272,7 @@ const list = `
     processes.lanes, processes.missing, processes.objects::float8 as objects,
     processes.objects_per_second as "objectsPerSecond", processes.resident_bytes::float8 as "residentBytes",
     processes.loop_busy as "loopBusy", processes.refused::float8 as refused,
-    processes.refused_per_second as "refusedPerSecond", processes.marks, processes.held, processes.started_at as "startedAt", processes.seen_at as "seenAt",
+    processes.refused_per_second as "refusedPerSecond", processes.marks, processes.held, processes.refusal, processes.started_at as "startedAt", processes.seen_at as "seenAt",
     greatest(0, extract(epoch from pg_catalog.statement_timestamp() - processes.seen_at))::float8 as "silentSeconds"
   from (
     select * from processes

@@ -46,7 +46,7 @@ export async function createInstallation(
   const config: Config = readConfig(env);
   const database = openDatabase(url, 4);
   const connection = connectProducer(config, url);
-  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
   const queues = [
     DEAD_LETTER_QUEUE,
     ...Array.from({ length: config.LANES }, (_, lane) => laneName(lane)),

@@ -18,7 +18,7 @@ beforeAll(async () => {
   const config = readConfig({ ...scene.fleet.env, BOARD_PORT: '0' });
   const database = openDatabase(url, 2);
   const connection = connectProducer(config, url);
-  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
   const given = { loss: () => undefined, lacking: () => [], producer };
   board = await startBoard({ config, account, connection, database, ...given, log });
   stops.push(board.stop, producer.stop, connection.stop, database.stop, scene.stop);

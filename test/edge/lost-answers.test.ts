@@ -13,7 +13,7 @@ let scene: Scene;
 let send: (key: string, users: string[], lanes?: number) => Promise<string>;
 beforeAll(async () => {
   scene = await createScene('redis');
-  const producer = createLaneProducer(scene.connection, scene.config.QUEUE_TIMEOUT_MS, log);
+  const producer = createLaneProducer(scene.connection, { timeout: scene.config.QUEUE_TIMEOUT_MS, log });
   const idempotency = createIdempotency(scene.pool as never, log);
   send = async (key, users, lanes = LANES) => {
     const request = { request_id: newId(), workspace_id: workspaceId, accepted_at: 'now' };

@@ -25,7 +25,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
     'a process that %s an envelope with a wrong clock reports the true age of the envelope',
     async (_, adds, reads) => {
       setClock(adds);
-      const producer = createLaneProducer(scene.connection, scene.config.QUEUE_TIMEOUT_MS, log);
+      const producer = createLaneProducer(scene.connection, { timeout: scene.config.QUEUE_TIMEOUT_MS, log });
       await producer.add([{ lane: 1, id: newId(), envelope: { requests: [], objects: [] } }]);
       vi.useRealTimers();
       setClock(reads);

@@ -34,7 +34,7 @@ async function told(section: string, name: RegExp): Promise<number> {
 }
 
 test('waiting jobs are counted by shard, over all of its lanes', async () => {
-  const producer = createLaneProducer(connection, 5000, createLog('test', 'silent'));
+  const producer = createLaneProducer(connection, { timeout: 5000, log: createLog('test', 'silent') });
   const nothing = { requests: [], objects: [] };
   for (const lane of [0, 63, 64, 3 * LANES, 4 * LANES - 1])
     await producer.add([{ lane, id: `0190a0b0-0000-7000-8000-00000000${1000 + lane}`, envelope: nothing }]);

@@ -35,7 +35,7 @@ function config() {
 }
 
 test('G3: a lane of a Redis that came back empty is limited to one job before it gets one', async () => {
-  const producer = createLaneProducer(connection, 10_000, silent);
+  const producer = createLaneProducer(connection, { timeout: 10_000, log: silent });
   const concurrency = () => operator.hget('{penstock}:lane-3:meta', 'concurrency');
   await producer.add([{ lane: 3, id: uuidv7(), envelope: nothing }]);
   expect(await concurrency()).toBe('1');

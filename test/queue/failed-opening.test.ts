@@ -52,7 +52,7 @@ test.each(['cut', 'late'])(
     const { config, connection } = await connect();
     if (how === 'cut') proxy.cutOnce(INFO);
     else proxy.holdBack(INFO);
-    const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+    const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
     const syncs = createSyncQueue(connection, config.QUEUE_TIMEOUT_MS);
     await producer.add([entry()]).catch(() => {});
     await syncs.scheduled().catch(() => {});
@@ -71,7 +71,10 @@ test('/readyz names the producer while its own connection to Redis is not open',
   const other = await startProxy(redisUrl);
   const own = connectProducer({ ...config, REDIS_URL: other.url }, url).redis!;
   const replication = { replicas: 1, open: () => own };
-  const producer = createLaneProducer({ ...connection, replication }, config.QUEUE_TIMEOUT_MS, log);
+  const producer = createLaneProducer(
+    { ...connection, replication },
+    { timeout: config.QUEUE_TIMEOUT_MS, log },
+  );
   const pool = openPool(url, 1);
   const missing = () => checkReadiness(pool, connection, { producer: producer.ping });
   const comesTo = (wanted: string[]) =>
@@ -94,7 +97,7 @@ test('a failed add logs its cause once, and the first add that succeeds afterwar
     warn: (fields: { err: Error }, text: string) => lines.push([text, fields.err.message]),
     info: (_fields: object, text: string) => lines.push([text, undefined]),
   } as unknown as typeof log;
-  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, noting);
+  const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log: noting });
   proxy.leave();
   await waitUntil(() => !connection.ready(), { what: 'the loss of the connection' });
   for (let times = 0; times < 3; times++) await expect(producer.add([entry()])).rejects.toThrow();

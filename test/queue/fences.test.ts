@@ -27,7 +27,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await scene.begin();
     const edges = Array.from({ length: PRODUCERS }, () => {
       const connection = connectProducer(scene.config, scene.config.DATABASE_URL);
-      return { connection, producer: createLaneProducer(connection, 20_000, log) };
+      return { connection, producer: createLaneProducer(connection, { timeout: 20_000, log }) };
     });
     await waitUntil(() => edges.every(({ connection }) => connection.ready()), { what: 'the edges' });
     await Promise.all(
@@ -59,7 +59,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
 
   test('G2: a fence that is added twice is in each of its lanes once', async () => {
     await scene.begin();
-    const producer = createLaneProducer(scene.connection, 20_000, log);
+    const producer = createLaneProducer(scene.connection, { timeout: 20_000, log });
     const entries = pack([request(bridge(0, 1))], LANES, 1000);
     await producer.add(entries);
     await producer.add(entries);
@@ -69,7 +69,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
 
   test('an entry of a fence is a job named fence', async () => {
     await scene.begin();
-    const producer = createLaneProducer(scene.connection, 20_000, log);
+    const producer = createLaneProducer(scene.connection, { timeout: 20_000, log });
     await producer.add([
       ...pack([request(bridge(0, 1))], LANES, 1000),
       { lane: 0, id: uuidv7(), envelope: { requests: [], objects: [] } },

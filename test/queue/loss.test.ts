@@ -44,7 +44,7 @@ async function open(name: string) {
   const errors: string[] = [];
   const log = createLog('test', 'silent');
   log.error = (_: unknown, message?: unknown) => void errors.push(String(message));
-  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
   let losses = 0;
   const installation = await joinInstallation({
     ...{ name, config, pool: database.pool, connection, log, additions: producer.additions },

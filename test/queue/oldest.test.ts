@@ -20,7 +20,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
   test("G8: a workspace's backlog is not stuck while it is applied, unless others wait after it", async () => {
     const { connection, config, queues } = scene;
     const [noisy, quiet] = [uuidv7(), uuidv7()];
-    const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+    const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
     const add = async (workspace_id: string) => {
       const id = envelopeId([workspace_id]);
       const requests = [{ request_id: uuidv7(), workspace_id, accepted_at: 'now', count: 0 }];

@@ -41,7 +41,7 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
   const queues: Queue<WireEnvelope>[] = Array.from({ length: LANES }, (_, lane) =>
     openQueue<WireEnvelope>(connection, laneName(lane)),
   );
-  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
 
   /**
    * The objects of a lane in the order in which a worker takes them, each with its user and the number of its

@@ -30,7 +30,7 @@ const join = (SHARDS: number, name = 'web') =>
 async function holdOne(lane: number): Promise<void> {
   const { DATABASE_URL } = installation.env;
   const connection = connectProducer(readConfig({ ...installation.env, SHARDS: '3' }), DATABASE_URL);
-  const producer = createLaneProducer(connection, 5000, log);
+  const producer = createLaneProducer(connection, { timeout: 5000, log });
   await waitUntil(connection.ready, { what: 'Redis' });
   await producer.add([{ lane, id: uuidv7(), envelope: { requests: [], objects: [] } }]);
   await producer.stop();

@@ -30,7 +30,7 @@ function entries(): LaneEntry[] {
 async function open(env: Record<string, string>) {
   const config = readConfig({ ...env, LANES: String(LANES), QUEUE_TIMEOUT_MS: String(TIMEOUT) });
   const connection = connectProducer(config, '');
-  const producer = createLaneProducer(connection, TIMEOUT, createLog('test', 'silent'));
+  const producer = createLaneProducer(connection, { timeout: TIMEOUT, log: createLog('test', 'silent') });
   await waitUntil(() => connection.ready(), { what: 'the queue' });
   await waitUntil(() => producer.add(entries()).then(() => true), { what: 'the first add' });
   stops.push(connection.stop, producer.stop);

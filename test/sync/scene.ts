@@ -74,7 +74,7 @@ export async function createSyncScene(
   pool.on('error', () => {});
   const connection = connectProducer(config, url);
   await waitUntil(() => connection.ready(), { what: 'the queue' });
-  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
   const lane = openQueue(connection, laneName(0));
   const { id: workspaceId, key } = await createWorkspace(pool);
   const tables = new Map<string, MemoryRows>();

@@ -37,7 +37,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
   const pool = openPool(url);
   const workspace = await createWorkspace(pool);
   const connection = connectProducer(config, url);
-  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, silent);
+  const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log: silent });
   const queues = Array.from(
     { length: LANES },
     (_, lane) => new Queue<Envelope>(laneName(lane), connection.options, connection.factory),

@@ -4,6 +4,7 @@ import { tagOf } from '../../src/queue/lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { causeOf, sqlstateOf } from '../../src/store/error-cause.ts';
 import type { Limits } from '../../src/store/transactions.ts';
+import type { WriteRefusals } from '../../src/store/write-refusals.ts';
 import { NO_POISON, type Poison } from '../batch/apply.ts';
 import { Attempts } from '../batch/attempts.ts';
 import { blameOf, isWell } from '../batch/failures.ts';
@@ -87,6 +88,8 @@ const NOTHING_YET: Step & { kind: 'applied' } = { kind: 'applied', done: [], lef
 
 interface SchedulerOptions {
   metrics: WorkerMetrics;
+  /** Receives the results of the batches. */
+  writes?: WriteRefusals;
   log: Log;
   /** UUID of this run of the process; a new one by default. */
   processId?: string;
@@ -417,6 +420,7 @@ export class Scheduler {
   #noteSuccess({ lane, batch }: Chosen, result: BatchResult): void {
     const state = this.#stateOf(lane);
     state.nextWait = undefined;
+    this.#options.writes?.noteSuccess();
     for (const [workspaceId, objects] of batch.objects) {
       // An envelope that had been applied before has no objects in the result.
       const applied = result.kind === 'applied' ? (result.used.objects.get(workspaceId) ?? 0) : objects;
@@ -431,6 +435,7 @@ export class Scheduler {
     const { isolation } = this.#stateOf(lane);
     const envelopes = deliveries.map(({ id }) => id);
     metrics.retries.inc();
+    this.#options.writes?.noteFailure(error);
     reportRetry(log, { error, envelopes });
     if (limits === SHARED_LIMITS && this.#noteTimeout(chosen, error, size)) return NOTHING_YET;
     if (only !== undefined && sqlstateOf(error) === LOCK_TIMEOUT) {

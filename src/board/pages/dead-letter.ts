@@ -130,7 +130,8 @@ const STRING = /"(?:[^"\\]|\\.)*"/g;
 
 /** Returns the values for the form; none if parsing could change a number of the object. */
 function leavesIn({ object, reason }: Pick<WholeDeadLetter, 'object' | 'reason'>): Leaf[] {
-  if (object === null || object.length > MAX_INDENTED_LENGTH || LONG_NUMBER.test(object.replace(STRING, ''))) return [];
+  if (object === null || object.length > MAX_INDENTED_LENGTH || LONG_NUMBER.test(object.replace(STRING, '')))
+    return [];
   const value = JSON.parse(object) as Json;
   return leavesOf(value, reason);
 }
