@@ -18,8 +18,14 @@ const guideFiles = {
     ...['docs/delete-a-person.md', 'docs/console.md'],
   ],
   Operate: [
-    ...['docs/production-checklist.md', 'docs/deploy.md', 'docs/operations.md', 'docs/scale.md'],
-    ...['docs/connection-poolers.md', 'docs/backup.md', 'docs/upgrade.md', 'docs/retention.md'],
+    ...['docs/production-checklist.md', 'docs/deploy.md', 'docs/configure.md', 'docs/operations.md'],
+    ...[
+      'docs/scale.md',
+      'docs/connection-poolers.md',
+      'docs/backup.md',
+      'docs/upgrade.md',
+      'docs/retention.md',
+    ],
     ...['docs/monitoring.md', 'docs/runbook.md', 'docs/troubleshooting.md', 'docs/security.md'],
   ],
   Reference: [

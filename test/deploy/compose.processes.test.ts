@@ -77,12 +77,12 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('reads only variables that docs/operations.md explains', () => {
+  test('reads only variables that docs/configure.md explains', () => {
     const variables = [...read('docker-compose.yml').matchAll(/(?<![$\\])\$\{(\w+)/g)].map(
       ([, name]) => name!,
     );
     expect(variables).toContain('POSTGRES_PASSWORD');
-    for (const name of variables) expect(read('docs/operations.md')).toContain(`\`${name}\``);
+    for (const name of variables) expect(read('docs/configure.md')).toContain(`\`${name}\``);
   });
 
   test('gives every process the Postgres and the Redis that it starts', () => {

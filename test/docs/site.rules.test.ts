@@ -185,6 +185,8 @@ describe('the search', () => {
     ['watch metrics', 'monitoring'],
     ['change rate limit', 'rate-limits'],
     ['deploy to kubernetes', 'deploy'],
+    ['configure it', 'configure'],
+    ['choose settings for production', 'configure'],
     ['move from the vendor', 'migration'],
     ['permission that an API key needs', 'permissions'],
     ['check before production', 'production-checklist'],

@@ -74,10 +74,8 @@ const PAGE_HEAD = `# Settings
 <!-- Generated from src/platform/settings by npm run generate: change them there. -->
 
 Every setting is an environment variable, and every setting has a default. An empty value means the default.
-Processes read the settings once, at their start: restart the named processes after you change one. If a value is
-invalid, the process exits with one line that names the setting and the rule. \`.env.example\` has the same list and
-begins with the twelve settings that an installation in production needs.
-[operations.md](operations.md#the-processes) describes the processes; \`npm start\` passes all settings to the processes that it starts.
+Restart the processes that are named below a setting after you change it. [Configure](configure.md) shows where to set
+the values, which twelve settings production needs, and how to check the result.
 `;
 
 /** Returns the text of docs/settings.md: every setting under the heading of its group. */
