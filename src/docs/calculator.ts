@@ -90,8 +90,8 @@ export function calculatorPage(query: URLSearchParams): Html {
   );
   return html`<h1>${CALCULATOR.title}</h1>
 <p class="lead">How many processes, cores, lanes, and how much disk and memory your traffic needs. The result is an estimate from
-measurements on two cores. <a href="/docs/guides/performance#size-your-installation">Performance and sizing</a> explains the formulas and
-links the source of each number.</p>
+measurements on two cores. <a href="/docs/guides/performance#size-your-installation">Performance and sizing</a> explains the formula for
+cores, and docs/evidence/sizing.md in the repository has the other formulas and the source of each number.</p>
 <form class="calculator" action="${CALCULATOR.path}" data-calculator>
 <div class="fields">${fields}<label>Queue<select name="queue">${options}</select></label></div>
 <button class="main">Calculate</button>

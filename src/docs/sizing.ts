@@ -34,7 +34,7 @@ export interface Sizing {
   warnings: string[];
 }
 
-/** Microseconds of processor time per object. docs/performance.md has the source of each value. */
+/** Microseconds of processor time per object. docs/evidence/sizing.md has the source of each value. */
 export const MICROSECONDS = {
   redis: {
     large: { web: 7.4, worker: 8.5, postgres: 18.7, redis: 1.6 },
@@ -66,7 +66,7 @@ const BYTES = { user: 380, ledgerRow: 125, growthPerObject: 350, waitingObject: 
 const SECONDS_PER_DAY = 86_400;
 const MAX_LANES = 256;
 
-/** Estimates the processes, servers, disk and memory for the traffic, with the formulas of docs/performance.md. */
+/** Estimates the processes, servers, disk and memory for the traffic, with the formulas of docs/evidence/sizing.md. */
 export function sizeInstallation(traffic: Traffic): Sizing {
   const { objectsPerSecond, queue, storedUsers, ledgerDays } = traffic;
   const single = traffic.singlePercent / 100;

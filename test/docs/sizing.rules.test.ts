@@ -5,7 +5,7 @@ import { calculatorPage } from '../../src/docs/calculator.ts';
 import { MICROSECONDS, sizeInstallation, type Traffic } from '../../src/docs/sizing.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 
-const page = readFileSync(path.join(packageRoot, 'docs/performance.md'), 'utf8');
+const page = readFileSync(path.join(packageRoot, 'docs/evidence/sizing.md'), 'utf8');
 const traffic: Traffic = {
   ...{ objectsPerSecond: 10_000, singlePercent: 0, storedUsers: 1_000_000, queue: 'redis', ledgerDays: 7 },
 };
@@ -25,29 +25,32 @@ describe('sizeInstallation', () => {
     [10_000, 0],
     [100_000, 1],
     [1_000_000, 2],
-  ])('returns the column of docs/performance.md for %i objects per second', (objectsPerSecond, column) => {
-    const sizing = sizeInstallation({ ...traffic, objectsPerSecond });
-    const numbersOf = (row: string) => [...cellsOf(row)[column]!.matchAll(/[\d.]+/g)].map(Number);
-    const gigabytes = (bytes: number) => bytes / 1e9;
-    expect([sizing.webProcesses]).toEqual(numbersOf('web processes'));
-    expect([sizing.workerProcesses]).toEqual(numbersOf('worker processes'));
-    expect([sizing.redisServers]).toEqual(numbersOf('Redis servers'));
-    const { lanes, shards, postgresServers } = sizing;
-    expect(shards > 1 ? [lanes, shards, lanes / shards] : [lanes]).toEqual(
-      numbersOf('lanes (`LANES` × `SHARDS`)'),
-    );
-    const cores = Math.ceil(sizing.cores.postgres);
-    expect(postgresServers > 1 ? [cores, postgresServers] : [cores]).toEqual(numbersOf('Postgres cores'));
-    expect(Number((sizing.growthBytesPerDay / 1e12).toPrecision(1))).toBe(
-      numbersOf('Tables grow per day by')[0],
-    );
-    expect(gigabytes(sizing.redisBytes)).toBeCloseTo(
-      numbersOf('Memory of Redis for one minute without Postgres')[0]!,
-      1,
-    );
-  });
+  ])(
+    'returns the column of docs/evidence/sizing.md for %i objects per second',
+    (objectsPerSecond, column) => {
+      const sizing = sizeInstallation({ ...traffic, objectsPerSecond });
+      const numbersOf = (row: string) => [...cellsOf(row)[column]!.matchAll(/[\d.]+/g)].map(Number);
+      const gigabytes = (bytes: number) => bytes / 1e9;
+      expect([sizing.webProcesses]).toEqual(numbersOf('web processes'));
+      expect([sizing.workerProcesses]).toEqual(numbersOf('worker processes'));
+      expect([sizing.redisServers]).toEqual(numbersOf('Redis servers'));
+      const { lanes, shards, postgresServers } = sizing;
+      expect(shards > 1 ? [lanes, shards, lanes / shards] : [lanes]).toEqual(
+        numbersOf('lanes (`LANES` × `SHARDS`)'),
+      );
+      const cores = Math.ceil(sizing.cores.postgres);
+      expect(postgresServers > 1 ? [cores, postgresServers] : [cores]).toEqual(numbersOf('Postgres cores'));
+      expect(Number((sizing.growthBytesPerDay / 1e12).toPrecision(1))).toBe(
+        numbersOf('Tables grow per day by')[0],
+      );
+      expect(gigabytes(sizing.redisBytes)).toBeCloseTo(
+        numbersOf('Memory of Redis for one minute without Postgres')[0]!,
+        1,
+      );
+    },
+  );
 
-  test('uses the processor times of docs/performance.md', () => {
+  test('uses the processor times of docs/evidence/sizing.md', () => {
     const rows = page
       .split('\n')
       .map((line) => /^\| (Redis|Postgres) \| (large|single) \|(.*)/.exec(line))
@@ -60,6 +63,15 @@ describe('sizeInstallation', () => {
       ]),
     );
     expect(rows).toEqual(used);
+  });
+
+  test('has the sums of processor time that docs/performance.md states', () => {
+    const guide = readFileSync(path.join(packageRoot, 'docs/performance.md'), 'utf8');
+    const sumOf = (times: Record<string, number>) =>
+      `${Math.round(Object.values(times).reduce((sum, time) => sum + time))} µs`;
+    const { redis, postgres } = MICROSECONDS;
+    expect(guide).toContain(`| ${sumOf(redis.large)}, ${sumOf(redis.single)} |`);
+    expect(guide).toContain(`| ${sumOf(postgres.large)}, ${sumOf(postgres.single)} |`);
   });
 
   test('charges web 16 µs per object if one object in ten is sent alone', () => {
