@@ -19,13 +19,8 @@ const guideFiles = {
   ],
   Operate: [
     ...['docs/production-checklist.md', 'docs/deploy.md', 'docs/configure.md', 'docs/operations.md'],
-    ...[
-      'docs/scale.md',
-      'docs/connection-poolers.md',
-      'docs/backup.md',
-      'docs/upgrade.md',
-      'docs/retention.md',
-    ],
+    ...['docs/scale.md', 'docs/scale-redis-cluster.md', 'docs/scale-shards.md', 'docs/scale-citus.md'],
+    ...['docs/connection-poolers.md', 'docs/backup.md', 'docs/upgrade.md', 'docs/retention.md'],
     ...['docs/monitoring.md', 'docs/runbook.md', 'docs/troubleshooting.md', 'docs/security.md'],
   ],
   Reference: [
@@ -45,6 +40,7 @@ const guideFiles = {
     'docs/ordering.md',
     'docs/fairness.md',
     'docs/performance.md',
+    'docs/citus.md',
   ],
 };
 
