@@ -1,6 +1,6 @@
 /**
  * Cause of an error of Postgres, of the connection to it or of our own code while an object was being applied.
- * Only the first three can make it a dead letter: docs/adr/0022-failing-batches-are-split.md.
+ * Only the first three can make it a dead letter: docs/adr/0096-the-sqlstate-decides-what-counts.md.
  */
 export type Cause =
   /** The object: Postgres refuses its data, or our own code fails on it. It will fail again. */
