@@ -128,28 +128,28 @@ test('every file belongs to a module, or is a process', () => {
 
 test('a module imports only modules that are listed before it', () => {
   const names = Object.keys(rooms);
-  const wrong = names.flatMap((room, place) =>
-    rooms[room]!.filter((other) => other !== 'generated' && !names.slice(0, place).includes(other)),
+  const wrong = names.flatMap((owner, position) =>
+    rooms[owner]!.filter((other) => other !== 'generated' && !names.slice(0, position).includes(other)),
   );
   expect(wrong).toEqual([]);
 });
 
-test.each(Object.keys(rooms))('%s imports only the modules that its list allows', (room) => {
-  const own = code.filter(({ file }) => roomOf(file) === room);
+test.each(Object.keys(rooms))('%s imports only the modules that its list allows', (owner) => {
+  const own = code.filter(({ file }) => roomOf(file) === owner);
   expect(own.length).toBeGreaterThan(0);
   const wrong = own.flatMap(({ file, imports }) =>
     imports
-      .filter((to) => isOurs(to) && roomOf(to) !== room && !rooms[room]!.includes(roomOf(to)))
+      .filter((to) => isOurs(to) && roomOf(to) !== owner && !rooms[owner]!.includes(roomOf(to)))
       .map((to) => `${file} imports ${to}`),
   );
   expect(wrong).toEqual([]);
 });
 
 test('each module uses every module that it may import', () => {
-  const idle = Object.entries(rooms).flatMap(([room, allowed]) => {
-    const own = code.filter(({ file }) => roomOf(file) === room);
+  const idle = Object.entries(rooms).flatMap(([owner, allowed]) => {
+    const own = code.filter(({ file }) => roomOf(file) === owner);
     const used = new Set(own.flatMap(({ imports }) => imports.filter(isOurs).map(roomOf)));
-    return allowed.filter((other) => !used.has(other)).map((other) => `${room} does not need ${other}`);
+    return allowed.filter((other) => !used.has(other)).map((other) => `${owner} does not need ${other}`);
   });
   expect(idle).toEqual([]);
 });
@@ -181,7 +181,7 @@ test('the pattern of an id is written once', () => {
 
 test('members of types of the store and the workers are camelCase', () => {
   const inner = code.filter(({ file }) => /^(?:src\/store|workers)\//.test(file));
-  const found = inner.flatMap(({ file, text }) => {
+  const matches = inner.flatMap(({ file, text }) => {
     let [kind, name] = ['', ''];
     return text.split('\n').flatMap((line) => {
       if (/^[a-z]/.test(line))
@@ -192,7 +192,7 @@ test('members of types of the store and the workers are camelCase', () => {
       return member.test(line) ? [`${path.posix.basename(file)} ${name}`] : [];
     });
   });
-  expect(found).toEqual([]);
+  expect(matches).toEqual([]);
 });
 
 /** Files that read the machine's time. All others read the clock of the product. */
@@ -237,11 +237,11 @@ test('only the control endpoints set the clock', () => {
 test('imports between files have no cycle', () => {
   const beneath = new Map(code.map(({ file, imports }) => [file, imports.filter(isOurs)]));
   const done = new Set<string>();
-  const circleFrom = (file: string, way: string[]): string[] | undefined => {
-    if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
+  const circleFrom = (file: string, chain: string[]): string[] | undefined => {
+    if (chain.includes(file)) return [...chain.slice(chain.indexOf(file)), file];
     if (done.has(file)) return undefined;
     for (const next of beneath.get(file) ?? []) {
-      const circle = circleFrom(next, [...way, file]);
+      const circle = circleFrom(next, [...chain, file]);
       if (circle) return circle;
     }
     done.add(file);
@@ -259,7 +259,7 @@ test.each([
   ['@aws-sdk/client-s3', ['integrations', 'object-store']],
 ])('%s is imported only by %j', (name, allowed) => {
   const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file));
-  expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
+  expect([...new Set(users)].filter((owner) => !allowed.includes(owner))).toEqual([]);
 });
 
 /** Files that keep the lanes in queues of BullMQ; all others use the interface of src/queue/lane-store.ts. */
@@ -309,9 +309,9 @@ test('DuckDB is loaded in one place, which reports when it is missing', () => {
  */
 function loadedWith(names: string[]): string[] {
   const loadsOf = new Map(code.map(({ file, loads }) => [file, loads]));
-  const found = new Set(names);
-  for (const name of found) for (const next of loadsOf.get(name) ?? []) found.add(next);
-  return [...found];
+  const collected = new Set(names);
+  for (const name of collected) for (const next of loadsOf.get(name) ?? []) collected.add(next);
+  return [...collected];
 }
 
 test('large optional dependencies are loaded only by dynamic imports of files named open-…', () => {

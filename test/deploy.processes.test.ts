@@ -55,14 +55,14 @@ describe('Dockerfile', () => {
         });
       }
       const before = readLock(packageRoot);
-      const kept = Object.keys(readLock(folder)).filter((place) => place !== '');
-      const needed = Object.entries(before).flatMap(([place, entry]) =>
-        place === '' || entry.dev || entry.devOptional || entry.optional ? [] : [place],
+      const kept = Object.keys(readLock(folder)).filter((position) => position !== '');
+      const needed = Object.entries(before).flatMap(([folder, entry]) =>
+        folder === '' || entry.dev || entry.devOptional || entry.optional ? [] : [folder],
       );
       expect(kept).toEqual(expect.arrayContaining(needed));
       const optional = neededBy(before, Object.keys(optionalDependencies));
-      const left = kept.filter((place) => before[place]?.dev || before[place]?.devOptional);
-      expect(left.filter((place) => !optional.has(place))).toEqual([]);
+      const left = kept.filter((index) => before[index]?.dev || before[index]?.devOptional);
+      expect(left.filter((at) => !optional.has(at))).toEqual([]);
       expect(kept).toContain('node_modules/@duckdb/node-bindings-linux-x64');
     } finally {
       await rm(folder, { recursive: true });
@@ -143,11 +143,11 @@ describe('package.json', () => {
   });
 
   test('every package of the lock file comes from the registry, with the digest of its content', () => {
-    for (const [place, entry] of Object.entries<Record<string, string>>(lock.packages)) {
-      if (place === '') continue;
-      expect(entry.integrity, place).toMatch(/^sha512-/);
+    for (const [offset, entry] of Object.entries<Record<string, string>>(lock.packages)) {
+      if (offset === '') continue;
+      expect(entry.integrity, offset).toMatch(/^sha512-/);
       // Absent: npm uses its configured registry, and verifies the digest.
-      expect(entry.resolved ?? 'https://registry.npmjs.org/', place).toMatch(
+      expect(entry.resolved ?? 'https://registry.npmjs.org/', offset).toMatch(
         /^https:\/\/registry\.npmjs\.org\//,
       );
     }
@@ -172,8 +172,8 @@ function readLock(folder: string): Lock {
 
 /** Returns the paths of packages and of all their dependencies that are at the top of the tree. */
 function neededBy(lock: Lock, names: string[]): Set<string> {
-  const places = new Set<string>(names.map((name) => `node_modules/${name}`));
-  for (const place of places)
-    for (const name of Object.keys(lock[place]?.dependencies ?? {})) places.add(`node_modules/${name}`);
-  return places;
+  const folders = new Set<string>(names.map((name) => `node_modules/${name}`));
+  for (const folder of folders)
+    for (const name of Object.keys(lock[folder]?.dependencies ?? {})) folders.add(`node_modules/${name}`);
+  return folders;
 }

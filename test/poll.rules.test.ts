@@ -3,14 +3,14 @@ import { backOff, poll, rest, until } from '../src/platform/poll.ts';
 import { waitUntil } from './setup/wait-until.ts';
 
 test('a poller makes one poll at a time, however long each takes', async () => {
-  let [looks, atOnce, most] = [0, 0, 0];
+  let [runs, atOnce, most] = [0, 0, 0];
   const poller = poll(2, async () => {
     most = Math.max(most, ++atOnce);
     await rest(10);
-    looks++;
+    runs++;
     atOnce--;
   });
-  await waitUntil(() => looks >= 3, { what: 'three looks' });
+  await waitUntil(() => runs >= 3, { what: 'three looks' });
   const [one, other] = [poller.now(), poller.now()];
   await Promise.all([one, other]);
   await poller.stop();
@@ -25,9 +25,9 @@ test.each([
     },
   ],
   ['later', () => Promise.reject(new Error('away'))],
-])('a poller reports an error that is thrown %s, and polls again', async (_, look) => {
+])('a poller reports an error that is thrown %s, and polls again', async (_, run) => {
   const heard: unknown[] = [];
-  const poller = poll(2, look, (error) => heard.push(error));
+  const poller = poll(2, run, (error) => heard.push(error));
   await waitUntil(() => heard.length >= 3, { what: 'three failed looks' });
   await poller.stop();
   expect(heard).toContainEqual(new Error('away'));
@@ -65,9 +65,9 @@ test('a rest ends when its signal is aborted, and returns at once if it already 
 });
 
 test('until polls until the condition holds, and reports each failed poll', async () => {
-  let looks = 0;
+  let runs = 0;
   const inVain: number[] = [];
-  const seen = await until(() => ++looks, {
+  const seen = await until(() => ++runs, {
     every: backOff(1, 2),
     isSo: (count) => count === 4,
     inVain: (count) => inVain.push(count),
@@ -76,10 +76,10 @@ test('until polls until the condition holds, and reports each failed poll', asyn
 });
 
 test('until polls once after the deadline, and returns the last value', async () => {
-  let looks = 0;
+  let runs = 0;
   const inVain: number[] = [];
   const isNever = () => false;
-  const seen = await until(() => ++looks, {
+  const seen = await until(() => ++runs, {
     ...{ every: 1, deadline: Date.now() - 1, isSo: isNever },
     inVain: (count) => inVain.push(count),
   });
@@ -89,15 +89,15 @@ test('until polls once after the deadline, and returns the last value', async ()
 
 test('until polls a last time when its signal is aborted, and returns', async () => {
   const leaving = new AbortController();
-  let looks = 0;
-  const waiting = until(() => ++looks > 9, { every: 60_000, leaving: leaving.signal });
-  await waitUntil(() => looks === 1, { what: 'the first look' });
+  let runs = 0;
+  const waiting = until(() => ++runs > 9, { every: 60_000, leaving: leaving.signal });
+  await waitUntil(() => runs === 1, { what: 'the first look' });
   leaving.abort();
   expect(await waiting).toBe(false);
-  expect(looks).toBe(2);
+  expect(runs).toBe(2);
 });
 
 test('until rejects with the error of a failed poll', async () => {
-  const look = () => Promise.reject(new Error('away'));
-  await expect(until(look, { every: 1 })).rejects.toThrow('away');
+  const run = () => Promise.reject(new Error('away'));
+  await expect(until(run, { every: 1 })).rejects.toThrow('away');
 });

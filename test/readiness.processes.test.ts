@@ -13,7 +13,7 @@ const READY = { status: 200, body: { message: 'ready', missing: [] } };
 const notReady = (...missing: string[]) => ({ status: 503, body: { message: 'not ready', missing } });
 
 /** Returns the response of /readyz; fails when it takes longer than the deadline. */
-async function ask(port: number) {
+async function request(port: number) {
   const signal = linkSignals({ milliseconds: DEADLINE }).signal;
   const response = await fetch(`http://127.0.0.1:${port}/readyz`, { signal });
   return { status: response.status, body: await response.json() };
@@ -21,7 +21,7 @@ async function ask(port: number) {
 
 /** Waits until /readyz answers so, because the process may need a moment to notice the change. */
 const comesTo = (port: number, answer: object) =>
-  expect.poll(() => ask(port), { timeout: 20_000 }).toMatchObject(answer);
+  expect.poll(() => request(port), { timeout: 20_000 }).toMatchObject(answer);
 
 const missingWithoutPostgres: Record<Backend, string[]> = {
   redis: ['postgres'],
@@ -166,7 +166,7 @@ test.each([
   const PORT = String(await leasePort());
   const redis = backend === 'redis' ? { REDIS_URL: (await startRedis()).url } : {};
   const web = startProcess('dist/src/web.js', { DATABASE_URL, PORT, ...redis });
-  await waitUntil(() => ask(Number(PORT)), { what: 'an answer' });
+  await waitUntil(() => request(Number(PORT)), { what: 'an answer' });
   await comesTo(Number(PORT), notReady(...missing));
   web.kill('SIGKILL');
   await web.exit;

@@ -23,7 +23,7 @@ async function startBalancer(ports: number[]) {
   const open = new Set<Socket>();
   let turn = 0;
   const isIn = (port: number) => failed.get(port)! < FAILED_LOOKS;
-  const looks = ports.map((port) =>
+  const pollers = ports.map((port) =>
     poll(LOOK_MS, async () => {
       const status = await statusOf(port, '/readyz').catch(() => undefined);
       failed.set(port, status === 200 ? 0 : failed.get(port)! + 1);
@@ -46,7 +46,7 @@ async function startBalancer(ports: number[]) {
   leaveBehind(async () => {
     for (const socket of open) socket.destroy();
     server.close();
-    await Promise.all(looks.map((look) => look.stop()));
+    await Promise.all(pollers.map((poller) => poller.stop()));
   });
   return { port: (server.address() as { port: number }).port, isIn };
 }

@@ -15,7 +15,7 @@ function scene(settings: Partial<SemaphoreSettings>) {
   const ends: (() => void)[] = [];
   return {
     begun,
-    ask: (owner: string) =>
+    use: (owner: string) =>
       semaphore.use(owner, () => {
         begun.push(owner);
         return new Promise<void>((resolve) => ends.push(resolve));
@@ -29,47 +29,47 @@ function scene(settings: Partial<SemaphoreSettings>) {
 }
 
 test('owners take turns, however many requests each of them makes', async () => {
-  const { ask, begun, end } = scene({});
-  for (const owner of ['a', 'a', 'a', 'a', 'b', 'c', 'b']) void ask(owner);
+  const { use, begun, end } = scene({});
+  for (const owner of ['a', 'a', 'a', 'a', 'b', 'c', 'b']) void use(owner);
   for (let turn = 0; turn < 6; turn++) await end();
   expect(begun).toEqual(['a', 'b', 'c', 'a', 'b', 'a', 'a']);
 });
 
 test('one owner is limited to its share, also while the rest is unused', async () => {
-  const { ask, begun, end } = scene({ maxRunning: 3, maxRunningPerOwner: 2 });
-  for (const owner of ['a', 'a', 'a']) void ask(owner);
+  const { use, begun, end } = scene({ maxRunning: 3, maxRunningPerOwner: 2 });
+  for (const owner of ['a', 'a', 'a']) void use(owner);
   expect(begun).toEqual(['a', 'a']);
-  void ask('b');
+  void use('b');
   expect(begun).toEqual(['a', 'a', 'b']);
   await end();
   expect(begun).toEqual(['a', 'a', 'b', 'a']);
 });
 
 test('owners with long work leave one slot to the others', async () => {
-  const { ask, begun, end } = scene({ maxRunning: 2, isHeavy: (owner) => owner !== 'light' });
-  for (const owner of ['slow', 'slower', 'slow']) void ask(owner);
+  const { use, begun, end } = scene({ maxRunning: 2, isHeavy: (owner) => owner !== 'light' });
+  for (const owner of ['slow', 'slower', 'slow']) void use(owner);
   expect(begun).toEqual(['slow']);
-  void ask('light');
+  void use('light');
   expect(begun).toEqual(['slow', 'light']);
   await end();
   expect(begun).toEqual(['slow', 'light', 'slower']);
 });
 
 test('a noisy owner fills only its own share of the waiting list', async () => {
-  const { ask, begun, end } = scene({ maxWaiting: 4, maxWaitingPerOwner: 2 });
-  for (let index = 0; index < 3; index++) void ask('a');
-  await expect(ask('a')).rejects.toThrow('too many wait');
-  void ask('b');
+  const { use, begun, end } = scene({ maxWaiting: 4, maxWaitingPerOwner: 2 });
+  for (let index = 0; index < 3; index++) void use('a');
+  await expect(use('a')).rejects.toThrow('too many wait');
+  void use('b');
   await end();
   expect(begun).toEqual(['a', 'b']);
 });
 
 test('requests wait longer than the patience as long as they are excused', async () => {
   let excused = true;
-  const { ask } = scene({ patience: 10, isExcused: () => excused });
-  void ask('a');
+  const { use } = scene({ patience: 10, isExcused: () => excused });
+  void use('a');
   let refused = false;
-  const waiting = ask('b').catch(() => {
+  const waiting = use('b').catch(() => {
     refused = true;
   });
   await new Promise((resolve) => setTimeout(resolve, 60));

@@ -79,7 +79,7 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
   test('an integration on this machine, created by penstock, is read with the key of DATA_DIR', async () => {
     const warehouse = new URL((await createBareDatabase()).url);
     expect(warehouse.hostname).toBe('127.0.0.1');
-    await ask(
+    await runQuery(
       warehouse.href,
       `create table exported as
        select now() as updated_at, 'lise' as external_id, '{"first_name":"Lise"}'::jsonb as payload`,
@@ -95,7 +95,7 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
       ...`--table exported --tls off --user ${warehouse.username} --secret-env SECRET`.split(' '),
     );
     const address = readFileSync(path.join(env.DATA_DIR, 'database-url'), 'utf8').trim();
-    const rows = await ask(address, `select credentials from integrations where id = '${id}'`);
+    const rows = await runQuery(address, `select credentials from integrations where id = '${id}'`);
     const kept = readFileSync(path.join(env.DATA_DIR, 'integration-key'), 'utf8').trim();
     expect(decryptCredentials(rows[0].credentials, id, keysOf(kept))).toEqual({
       user: warehouse.username,
@@ -154,11 +154,11 @@ describe('npm start with stores of your own', () => {
     await expect(penstockWith(stores)(...create)).rejects.toThrow('REFUSED_NETWORKS');
     await penstockWith({ ...stores, ALLOWED_NETWORKS: '127.0.0.0/8' })(...create);
     expect(await track(env.PORT, key)).toBe(201);
-    const refusal = async () => JSON.stringify(await ask(stores.DATABASE_URL, LAST_ERRORS));
+    const refusal = async () => JSON.stringify(await runQuery(stores.DATABASE_URL, LAST_ERRORS));
     await waitUntil(async () => (await refusal()).includes('REFUSED_NETWORKS refuses'), {
       what: 'the refusal of a private address by sync',
     });
-    expect(receiver.asked).toBe(0);
+    expect(receiver.requests).toBe(0);
   });
 
   test('a start that fails before its greeting prints the new key in its last line', async () => {
@@ -182,7 +182,7 @@ const penstockWith = (env: Record<string, string>) => {
   };
 };
 
-async function ask(url: string, statement: string) {
+async function runQuery(url: string, statement: string) {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   const { rows } = await client.query(statement).finally(() => client.end());

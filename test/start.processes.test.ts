@@ -245,8 +245,8 @@ describe('npm start', () => {
         REDIS_URL: 'redis://127.0.0.1:1',
         LOG_FORMAT,
       });
-      const said = () => start.log.map(({ text, ...line }) => text ?? JSON.stringify(line)).join('\n');
-      await waitUntil(() => sentence.test(said()), { what: 'the sentence', deadline: 15_000 });
+      const logText = () => start.log.map(({ text, ...line }) => text ?? JSON.stringify(line)).join('\n');
+      await waitUntil(() => sentence.test(logText()), { what: 'the sentence', deadline: 15_000 });
       start.kill('SIGTERM');
       expect(await start.exit).toMatchObject({ code: 0 });
     },

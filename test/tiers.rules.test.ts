@@ -20,15 +20,15 @@ const tiers = [
  */
 function wayTo(forbidden: string[], test: string): string[] | undefined {
   const byFile = new Map(sources.map((source) => [source.file, source]));
-  const ways: string[][] = [[test]];
+  const chains: string[][] = [[test]];
   const seen = new Set<string>();
-  for (const way of ways) {
-    for (const next of byFile.get(way[0]!)?.values ?? []) {
-      if (forbidden.includes(next)) return [next, ...way];
+  for (const chain of chains) {
+    for (const next of byFile.get(chain[0]!)?.values ?? []) {
+      if (forbidden.includes(next)) return [next, ...chain];
       // Redis and PgBouncer are shared servers of the run; the imports of their helpers do not count.
       if (seen.has(next) || !/^(?:test|tools)\//.test(next) || startsServers.includes(next)) continue;
       seen.add(next);
-      ways.push([next, ...way]);
+      chains.push([next, ...chain]);
     }
   }
   return undefined;

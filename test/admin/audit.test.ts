@@ -82,15 +82,17 @@ test('records no entry for a rejected command', async () => {
 });
 
 test('records one entry for each discarded dead letter', async () => {
-  const letters = await commit(
+  const deadLetters = await commit(
     database,
     failedEvent({ workspaceId: shop }),
     failedEvent({ workspaceId: shop }),
   );
-  await on.json(['dead-letters', 'discard', ...letters, '--reason', 'a test']);
-  await on.run(['dead-letters', 'discard', ...letters, '--reason', 'once more']);
-  const found = await entries(' --action dead_letters.discard');
-  expect(found.map(({ subject }) => subject).sort()).toEqual(letters.map((id) => `dead_letter ${id}`).sort());
+  await on.json(['dead-letters', 'discard', ...deadLetters, '--reason', 'a test']);
+  await on.run(['dead-letters', 'discard', ...deadLetters, '--reason', 'once more']);
+  const result = await entries(' --action dead_letters.discard');
+  expect(result.map(({ subject }) => subject).sort()).toEqual(
+    deadLetters.map((id) => `dead_letter ${id}`).sort(),
+  );
 });
 
 test('records creating, changing, running and deleting an integration', async () => {
@@ -108,8 +110,8 @@ test('records creating, changing, running and deleting an integration', async ()
   await database.pool.query("update sync_jobs set status = 'error', finished_at = now()");
   await on.json('integrations delete users');
   const verbs = ['create', 'update', 'pause', 'resume'].map((verb) => `integrations.${verb}`);
-  const found = (await actions()).filter((one) => /^(?:integrations|syncs)\./.test(String(one)));
-  expect(found).toEqual([...verbs, 'syncs.start', 'syncs.cancel', 'integrations.delete']);
+  const matches = (await actions()).filter((one) => /^(?:integrations|syncs)\./.test(String(one)));
+  expect(matches).toEqual([...verbs, 'syncs.start', 'syncs.cancel', 'integrations.delete']);
   const [changed] = await entries(' --action integrations.update');
   expect(changed!.detail).toEqual({ name: 'users', changed: ['schedule'] });
 });
@@ -132,11 +134,11 @@ test('records the resources of the first start once, without their secrets', asy
       },
     };
     for (let start = 0; start < 2; start++) await bootstrap(first, given);
-    const { entries: told } = await penstockOn(url).json('audit');
-    expect(told.map(({ action, actor }: Record<string, string>) => [action, actor]).sort()).toEqual(
+    const { entries: auditEntries } = await penstockOn(url).json('audit');
+    expect(auditEntries.map(({ action, actor }: Record<string, string>) => [action, actor]).sort()).toEqual(
       ['api_keys.create', 'scim_tokens.issue', 'workspaces.create'].map((action) => [action, 'first start']),
     );
-    expect(JSON.stringify(told)).not.toContain('secret of the operator');
+    expect(JSON.stringify(auditEntries)).not.toContain('secret of the operator');
   } finally {
     await first.stop();
   }

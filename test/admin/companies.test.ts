@@ -43,8 +43,8 @@ describe('teams and permission sets', () => {
     });
     const other = await on.json('teams create --workspace class --name Berlin');
     expect(await on.json('teams list --limit 1')).toEqual({ teams: [team], next: team.team_id });
-    const behind = await on.json(['teams', 'list', '--limit', '1', '--after', team.team_id]);
-    expect(behind).toEqual({ teams: [other], next: null });
+    const nextPage = await on.json(['teams', 'list', '--limit', '1', '--after', team.team_id]);
+    expect(nextPage).toEqual({ teams: [other], next: null });
     expect(await on.json('teams list --workspace shop')).toEqual({ teams: [team], next: null });
     expectRefusal(await on.run('teams create --workspace shop --name Berlin'), "'Berlin'");
   });

@@ -5,7 +5,7 @@ import { createProgram } from '../../src/admin/program.ts';
 import { expectRefusal, penstock } from './penstock.ts';
 
 const program = await createProgram((text) => expect.fail(text));
-const places = completionsOf(program);
+const completions = completionsOf(program);
 
 /** Lists every command with its path, for example ` queue show`. */
 function everyCommand(command: Command, path = ''): [string, Command][] {
@@ -13,7 +13,7 @@ function everyCommand(command: Command, path = ''): [string, Command][] {
 }
 
 test.each(everyCommand(program))('penstock%s completes its commands and options', (path, command) => {
-  const words = places.find((place) => place.path === path)!.words.map(({ word }) => word);
+  const words = completions.find((completion) => completion.path === path)!.words.map(({ word }) => word);
   const wanted = [
     ...command.commands.map((one) => one.name()),
     ...command.options.flatMap(({ long, hidden }) => (long && !hidden ? [long] : [])),
@@ -25,7 +25,7 @@ describe.each(['bash', 'zsh', 'fish'])('the script for %s', (shell) => {
   test('needs no database and contains every command', async () => {
     const { code, stdout, stderr } = await penstock(['completion', shell]);
     expect([code, stderr]).toEqual([0, '']);
-    for (const { path } of places) expect(stdout).toContain(`'${path}'`);
+    for (const { path } of completions) expect(stdout).toContain(`'${path}'`);
     expect(stdout).toContain('set-lanes');
   });
 });

@@ -127,8 +127,8 @@ describe('dead-letters show', () => {
 
   test('shows object, reason and request, even with characters that jsonb rejects', async () => {
     const id = await fail(scene, scene.shop, 'zero \u0000 half \ud800');
-    const letter = await scene.on.json(['dead-letters', 'show', id]);
-    expect(letter).toMatchObject({
+    const deadLetter = await scene.on.json(['dead-letters', 'show', id]);
+    expect(deadLetter).toMatchObject({
       dead_letter_id: id,
       workspace: 'shop',
       reason: 'the value does not fit',
@@ -173,21 +173,21 @@ describe.each(['postgres', 'redis'] as const)('dead-letters replay, with the que
   });
 
   test('--all enqueues every dead letter without effect in the order of acceptance', async () => {
-    const letters: string[] = [];
+    const deadLetters: string[] = [];
     for (let count = 0; count < 205; count++)
-      letters.push(await fail(scene, count % 2 ? scene.school : scene.shop));
+      deadLetters.push(await fail(scene, count % 2 ? scene.school : scene.shop));
     await scene.database.pool.query("update dead_letters set state = 'replayed' where id = $1", [
-      letters.pop(),
+      deadLetters.pop(),
     ]);
-    const atSchool = letters.filter((_, index) => index % 2);
+    const atSchool = deadLetters.filter((_, index) => index % 2);
     const counted = await scene.on.json('dead-letters replay --all --workspace school');
     expect(counted).toEqual({ enqueued: atSchool.length, already_replayed: 0, discarded: 0, unknown: [] });
-    expect((await scene.inLane()).filter((id) => letters.includes(id))).toEqual(atSchool);
+    expect((await scene.inLane()).filter((id) => deadLetters.includes(id))).toEqual(atSchool);
 
     const { code, stdout, stderr } = await scene.on.run('dead-letters replay --all');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout).toBe('204 enqueued, 0 had already taken effect\n');
-    expect((await scene.inLane()).filter((id) => letters.includes(id)).sort()).toEqual(letters);
+    expect((await scene.inLane()).filter((id) => deadLetters.includes(id)).sort()).toEqual(deadLetters);
   });
 });
 
@@ -223,10 +223,10 @@ describe('dead-letters replay', () => {
   test('is rejected while Redis is unavailable, and the dead letters stay waiting', async () => {
     const redis = await startRedis();
     const scene = await openScene((await createDatabase()).url, redis.url);
-    const letter = await fail(scene, scene.shop);
+    const deadLetter = await fail(scene, scene.shop);
     await redis.stop();
     expectRefusal(await scene.on.run('dead-letters replay --all'), 'REDIS_URL cannot be reached');
-    expect(await scene.on.json(['dead-letters', 'show', letter])).toMatchObject({
+    expect(await scene.on.json(['dead-letters', 'show', deadLetter])).toMatchObject({
       state: 'waiting',
       replays: 0,
     });
@@ -286,13 +286,13 @@ describe('dead-letters mend', () => {
   test('rejects an invalid object, a missing file and an unknown dead letter', async () => {
     const id = await fail(scene, scene.shop);
     const file = path.join(temporaryFolder('mend-'), 'object.json');
-    const mend = (letter: string) => scene.on.run(['dead-letters', 'mend', letter, '--file', file]);
-    expectRefusal(await mend(id), 'cannot be read');
+    const fix = (deadLetter: string) => scene.on.run(['dead-letters', 'mend', deadLetter, '--file', file]);
+    expectRefusal(await fix(id), 'cannot be read');
     writeFileSync(file, '{"kind":');
-    expectRefusal(await mend(id), 'not valid JSON');
+    expectRefusal(await fix(id), 'not valid JSON');
     writeFileSync(file, '{"kind":"purchases"}');
-    expectRefusal(await mend(id), "'kind' must stay 'events'");
-    expectRefusal(await mend(nobody), `no dead letter has the id ${nobody}`);
+    expectRefusal(await fix(id), "'kind' must stay 'events'");
+    expectRefusal(await fix(nobody), `no dead letter has the id ${nobody}`);
     expect(await scene.on.json(['dead-letters', 'show', id])).toMatchObject({ state: 'waiting' });
   });
 });

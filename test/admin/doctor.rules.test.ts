@@ -26,9 +26,9 @@ describe('Postgres', () => {
     ['one damaged page', { damagedPages: 1 }, 'error', 'has read 1 damaged page:'],
     ['damaged pages', { damagedPages: 2 }, 'error', 'has read 2 damaged pages:'],
   ] as const)('reports %s', ([, change, level, words]) => {
-    const [found, ...others] = evaluatePostgres({ ...sound, ...change });
+    const [first, ...others] = evaluatePostgres({ ...sound, ...change });
     expect(others).toEqual([]);
-    expect(found).toMatchObject({
+    expect(first).toMatchObject({
       level,
       finding: expect.stringContaining(words),
       advice: expect.any(String),
@@ -42,8 +42,8 @@ describe('Postgres', () => {
     ['autovacuum', 'warning'],
     ['track_counts', 'warning'],
   ])('reports %s = off', (name, level) => {
-    const [found] = evaluatePostgres({ ...sound, settings: { ...sound.settings, [name]: 'off' } });
-    expect(found).toMatchObject({ level, advice: `Set ${name} = on.` });
+    const [firstMatch] = evaluatePostgres({ ...sound, settings: { ...sound.settings, [name]: 'off' } });
+    expect(firstMatch).toMatchObject({ level, advice: `Set ${name} = on.` });
   });
 });
 

@@ -53,12 +53,12 @@ async function examine(env: Record<string, string>) {
   const folder = temporaryFolder();
   const { code, stdout, stderr } = await penstock(['doctor', '--json'], { DATA_DIR: folder, ...env });
   expect(stderr).toBe('');
-  const told = JSON.parse(stdout) as { healthy: boolean; findings: Finding[] };
-  expect(told.healthy).toBe(code === 0);
+  const printed = JSON.parse(stdout) as { healthy: boolean; findings: Finding[] };
+  expect(printed.healthy).toBe(code === 0);
   return {
-    careless: told.findings.filter(({ finding }) => OF_TESTS.test(finding)),
-    errors: told.findings.filter(({ level, finding }) => level === 'error' && !OF_TESTS.test(finding)),
-    of: (check: string) => told.findings.filter((one) => one.check === check),
+    careless: printed.findings.filter(({ finding }) => OF_TESTS.test(finding)),
+    errors: printed.findings.filter(({ level, finding }) => level === 'error' && !OF_TESTS.test(finding)),
+    of: (check: string) => printed.findings.filter((one) => one.check === check),
   };
 }
 

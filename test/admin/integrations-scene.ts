@@ -49,9 +49,9 @@ export type Warehouse = Awaited<ReturnType<typeof createWarehouse>>;
 
 /** Creates a folder with one CSV file and returns its path. */
 export function csvFolder(text = GOOD): string {
-  const place = temporaryFolder();
-  writeFileSync(path.join(place, 'rows.csv'), text);
-  return place;
+  const folder = temporaryFolder();
+  writeFileSync(path.join(folder, 'rows.csv'), text);
+  return folder;
 }
 
 export const create = (name: string, ...more: string[]): string[] => [
@@ -59,8 +59,8 @@ export const create = (name: string, ...more: string[]): string[] => [
   ...more,
 ];
 
-export const fromFolder = (name: string, place = csvFolder(), ...more: string[]): string[] =>
-  create(name, '--kind', 'attributes', '--source', 'folder', '--path', place, '--format', 'csv', ...more);
+export const fromFolder = (name: string, source = csvFolder(), ...more: string[]): string[] =>
+  create(name, '--kind', 'attributes', '--source', 'folder', '--path', source, '--format', 'csv', ...more);
 
 export const fromPostgres = (
   { hostname, port, database, user }: Warehouse,

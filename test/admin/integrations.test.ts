@@ -42,11 +42,11 @@ const env = ['--secret-env', 'WAREHOUSE_PASSWORD'];
 
 describe('integrations create', () => {
   test('creates an active integration if its source can be read', async () => {
-    const place = csvFolder();
+    const folder = csvFolder();
     const made = await on.json(
       fromFolder(
         'users',
-        place,
+        folder,
         '--schedule',
         'every 15 minutes',
         '--contact-emails',
@@ -61,7 +61,7 @@ describe('integrations create', () => {
       kind: 'attributes',
       status: 'active',
       warehouse_type: 'folder',
-      source: { type: 'folder', path: place, format: 'csv' },
+      source: { type: 'folder', path: folder, format: 'csv' },
       schedule: 'every 15 minutes',
       next_scheduled_run: expect.stringMatching(/:(00|15|30|45):00\.000Z$/),
       contact_emails: 'ada@example.com,bob@example.com',
@@ -84,31 +84,31 @@ describe('integrations create', () => {
   });
 
   test('rejects a source with a missing column and names the column', async () => {
-    const place = csvFolder('external_id,updated_at\n');
-    expectRefusal(await on.run(fromFolder('lacking', place)), 'there is no column PAYLOAD', '--draft');
+    const completion = csvFolder('external_id,updated_at\n');
+    expectRefusal(await on.run(fromFolder('lacking', completion)), 'there is no column PAYLOAD', '--draft');
   });
 
   test('--draft stores an unreadable source; resume activates it once it can be read', async () => {
     // A relative path starts at the working directory of the command.
-    const place = path.join(temporaryFolder(), 'later');
-    const draft = fromFolder('later', path.relative(packageRoot, place), '--draft', '--schedule', 'daily');
+    const folder = path.join(temporaryFolder(), 'later');
+    const draft = fromFolder('later', path.relative(packageRoot, folder), '--draft', '--schedule', 'daily');
     expect(await on.json(draft)).toMatchObject({
       status: 'draft',
-      source: { path: place },
+      source: { path: folder },
       next_scheduled_run: null,
     });
     expectRefusal(await on.run('integrations resume later'), 'the test of the source failed');
     expectRefusal(await on.run('integrations sync later'), 'draft');
-    mkdirSync(place);
-    writeFileSync(path.join(place, 'rows.csv'), GOOD);
+    mkdirSync(folder);
+    writeFileSync(path.join(folder, 'rows.csv'), GOOD);
     expect(await on.json('integrations resume later')).toMatchObject({ status: 'active' });
   });
 
   test('a table can have only one integration per workspace', async () => {
-    const place = csvFolder();
-    const source = { type: 'folder', path: place, format: 'csv' } as const;
+    const folder = csvFolder();
+    const source = { type: 'folder', path: folder, format: 'csv' } as const;
     await createIntegration(scene.pool, scene.shop, { name: 'first', source });
-    const second = fromFolder('second', `${place}/.`);
+    const second = fromFolder('second', `${folder}/.`);
     expectRefusal(await on.run(second), "'first'", 'a table can have only one integration');
     expect(await on.json(inSchool(second))).toMatchObject({ workspace: 'school' });
   });

@@ -66,8 +66,8 @@ describe('penstock segments', () => {
   });
 
   test('preview counts the users of an unsaved filter and shows a sample', async () => {
-    const asked = ['segments', 'preview', '--workspace', 'shop', '--definition', germans];
-    expect(await on.json(asked)).toEqual({
+    const requested = ['segments', 'preview', '--workspace', 'shop', '--definition', germans];
+    expect(await on.json(requested)).toEqual({
       ...{ filter: 'attribute country equals "DE"', users: 0, matched: 0, sample: [] },
     });
     expectRefusal(await on.run('segments preview --workspace shop'), 'set either --segment or --definition');

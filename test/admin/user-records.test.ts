@@ -49,8 +49,8 @@ describe('users find', () => {
     ['tablet-7', ['ada']],
     [toServiceId(bob), ['bob']],
     ['nobody', []],
-  ])('finds the users that %j may name', async (text, found) => {
-    expect(idsOf(await on.json(['users', 'find', text, '--workspace', 'shop'])).sort()).toEqual(found);
+  ])('finds the users that %j may name', async (text, result) => {
+    expect(idsOf(await on.json(['users', 'find', text, '--workspace', 'shop'])).sort()).toEqual(result);
   });
 
   test('finds no user of another workspace', async () => {

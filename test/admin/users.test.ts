@@ -103,8 +103,8 @@ describe('users blocked', () => {
   });
 
   test('rejects an invalid value of --after', async () => {
-    for (const place of ['x', 'x/y', `${shop}/%`, `${shop}/a/b`]) {
-      expectRefusal(await on.run(['users', 'blocked', '--after', place]), '--after', 'previous page');
+    for (const position of ['x', 'x/y', `${shop}/%`, `${shop}/a/b`]) {
+      expectRefusal(await on.run(['users', 'blocked', '--after', position]), '--after', 'previous page');
     }
   });
 });

@@ -78,14 +78,14 @@ const byDump: Way = {
  * form it is the only
  * way, because test/backup/embedded copies a data folder.
  */
-const ways: [string, Way][] = [
+const methods: [string, Way][] = [
   ...(isLong || !programs ? ([['its data folder', byFolder]] as [string, Way][]) : []),
   ...(programs ? ([['a dump', byDump]] as [string, Way][]) : []),
 ];
 
-describe.each(ways)('an installation backed up while stopped, Postgres by %s', (_, way) => {
+describe.each(methods)('an installation backed up while stopped, Postgres by %s', (_, method) => {
   test('G1, G2, G6: is restored elsewhere with every accepted object once, and the same key', async () => {
-    const postgres = await startPostgresServer(way.programs);
+    const postgres = await startPostgresServer(method.programs);
     const redis = await startRedis();
     const original = openInstallation(postgres.url, redis.url);
     await original.release();
@@ -102,11 +102,11 @@ describe.each(ways)('an installation backed up while stopped, Postgres by %s', (
     const BACKUP = temporaryFolder('penstock-backup-');
     await redis.stop();
     follow('keep Redis', { REDIS_DIR: redis.dir, BACKUP });
-    await way.keep(postgres, BACKUP);
+    await method.keep(postgres, BACKUP);
 
     const REDIS_DIR = temporaryFolder('penstock-redis-');
     follow('bring Redis back', { REDIS_DIR, BACKUP });
-    const server = await way.bring(postgres, BACKUP);
+    const server = await method.bring(postgres, BACKUP);
     const restored = openInstallation(server.url, (await startRedis({ dir: REDIS_DIR })).url);
     await restored.release();
     await restored.worker();

@@ -59,9 +59,12 @@ test('the chart shows each point of each line, with its value, inside of its axe
   for (const text of ['objects/s offered', 'milliseconds, logarithmic', 'readable p99', 'accept p50']) {
     expect(svg).toContain(text);
   }
-  const places = [...svg.matchAll(/<circle [^>]*cx="([\d.]+)" cy="([\d.]+)"/g)].map(([, x, y]) => [+x!, +y!]);
-  expect(places).toHaveLength(18);
-  for (const [x, y] of places) {
+  const circles = [...svg.matchAll(/<circle [^>]*cx="([\d.]+)" cy="([\d.]+)"/g)].map(([, x, y]) => [
+    +x!,
+    +y!,
+  ]);
+  expect(circles).toHaveLength(18);
+  for (const [x, y] of circles) {
     expect(x).toBeGreaterThanOrEqual(80);
     expect(x).toBeLessThanOrEqual(860);
     expect(y).toBeGreaterThanOrEqual(84);
@@ -72,9 +75,9 @@ test('the chart shows each point of each line, with its value, inside of its axe
 
 test('axes have round values around their data', () => {
   expect(linearScale(27_000, 0, 100).ticks).toEqual([0, 5000, 10_000, 15_000, 20_000, 25_000, 30_000]);
-  const { place, ticks } = logScale([3, 80], 0, 100);
+  const { positionOf, ticks } = logScale([3, 80], 0, 100);
   expect(ticks).toEqual([1, 2, 5, 10, 20, 50, 100]);
-  expect([1, 10, 100].map(place)).toEqual([0, 50, 100]);
+  expect([1, 10, 100].map(positionOf)).toEqual([0, 50, 100]);
 });
 
 test('generated/throughput-latency.svg matches results.json; npm run charts draws it', () => {

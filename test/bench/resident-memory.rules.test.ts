@@ -22,14 +22,14 @@ test('growth of memory is calculated without the first minute', () => {
 test('one high reading is reported as the maximum, and hardly changes the slope', () => {
   const all = readings(600, 0);
   all[300]!.mb = 400;
-  const told = describeReadings('web', all);
-  expect(told.most_mb_web).toBe(400);
-  expect(Math.abs(told.mb_per_minute_web!)).toBeLessThan(0.5);
+  const summary = describeReadings('web', all);
+  expect(summary.most_mb_web).toBe(400);
+  expect(Math.abs(summary.mb_per_minute_web!)).toBeLessThan(0.5);
 });
 
 test('the second half counts if the watch is shorter than two minutes', () => {
-  const told = describeReadings('web', readings(40, 0));
-  expect(told).toMatchObject({ warm_mb_web: 120, last_mb_web: 160, mb_per_minute_web: 120 });
+  const summary = describeReadings('web', readings(40, 0));
+  expect(summary).toMatchObject({ warm_mb_web: 120, last_mb_web: 160, mb_per_minute_web: 120 });
   expect(describeReadings('web', [])).toEqual({});
 });
 
@@ -37,7 +37,7 @@ test.runIf(process.platform === 'linux')('a running process is watched until the
   const began = performance.now();
   const resident = watchResident({ self: process.pid });
   await waitUntil(async () => performance.now() - began > 50, { what: 'a little time' });
-  const told = resident.stop();
-  expect(told.last_mb_self).toBeGreaterThan(20);
-  expect(told.most_mb_self).toBeGreaterThanOrEqual(told.warm_mb_self!);
+  const summary = resident.stop();
+  expect(summary.last_mb_self).toBeGreaterThan(20);
+  expect(summary.most_mb_self).toBeGreaterThanOrEqual(summary.warm_mb_self!);
 });

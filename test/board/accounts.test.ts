@@ -5,7 +5,7 @@ import type { Board } from '../../src/board/server.ts';
 import { createAccount } from '../setup/access.ts';
 import { createVisitor } from './browser-session.ts';
 import { account, createInstallation, type Installation } from './installation.ts';
-import { createPeople, DEFAULT_COMPANY, looks, PASSWORD } from './people.ts';
+import { createPeople, DEFAULT_COMPANY, PASSWORD, statusOfQueues } from './people.ts';
 
 let installation: Installation;
 let board: Board;
@@ -76,7 +76,7 @@ describe('an invitation', () => {
   test('accepting an invitation ends the sessions of the old password', async () => {
     const { id, visitor } = await arrive(['admin']);
     await accept(await invite(id), 'another long password');
-    expect(await looks(visitor)).toBe(401);
+    expect(await statusOfQueues(visitor)).toBe(401);
   });
 });
 
@@ -122,24 +122,24 @@ describe('an account', () => {
     ['deleted', 'delete from accounts where id = $1'],
   ])('an account that is %s is signed out at once and cannot sign in', async (_, statement) => {
     const { id, email, visitor } = await arrive(['admin']);
-    expect(await looks(visitor)).toBe(200);
+    expect(await statusOfQueues(visitor)).toBe(200);
     await query(statement, [id]);
-    expect(await looks(visitor)).toBe(401);
+    expect(await statusOfQueues(visitor)).toBe(401);
     expect((await createVisitor(board).signIn(email, PASSWORD)).status).toBe(401);
     await query('update accounts set active = true where id = $1', [id]);
-    expect(await looks(visitor)).toBe(401);
+    expect(await statusOfQueues(visitor)).toBe(401);
   });
 
   test('an account that was deactivated and reactivated between two requests is signed out', async () => {
     const { id, visitor } = await arrive(['admin']);
     await query('update accounts set session_epoch = session_epoch + 1 where id = $1', [id]);
-    expect(await looks(visitor)).toBe(401);
+    expect(await statusOfQueues(visitor)).toBe(401);
   });
 
   test('an account can sign out', async () => {
     const { visitor } = await arrive();
     expect((await visitor.signOut()).status).toBe(303);
-    expect(await looks(visitor)).toBe(401);
+    expect(await statusOfQueues(visitor)).toBe(401);
   });
 });
 
@@ -170,7 +170,7 @@ describe('password guessing', () => {
     await query('alter table accounts rename to away');
     try {
       expect((await visitor.signIn(account.user, account.password)).status).toBe(303);
-      expect(await looks(visitor)).toBe(200);
+      expect(await statusOfQueues(visitor)).toBe(200);
     } finally {
       await query('alter table away rename to accounts');
     }

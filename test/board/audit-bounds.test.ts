@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => scene.installation.stop());
 
 const pool = () => scene.installation.database.pool;
-const told = async (subject: string) => (await searchAudit(pool(), { subject, limit: 50 })).rows;
+const auditRows = async (subject: string) => (await searchAudit(pool(), { subject, limit: 50 })).rows;
 const actor = { kind: 'account', name: 'tester@example.com', via: 'console' } as const;
 const about = (id: string): AuditEntry => ({
   ...{ action: 'users.export', subject: { kind: 'user', id }, workspaceId: scene.shop },
@@ -97,6 +97,6 @@ test('a user who signs in repeatedly has to wait even with the right password; o
     statuses.push((await createVisitor(scene.board).signIn(email, PASSWORD)).status);
   expect(statuses.filter((status) => status === 303)).toHaveLength(29);
   expect(statuses.slice(-3)).toEqual([429, 429, 429]);
-  expect((await told(id)).filter(({ action }) => action === 'sessions.begin')).toHaveLength(30);
+  expect((await auditRows(id)).filter(({ action }) => action === 'sessions.begin')).toHaveLength(30);
   await scene.people.arrive();
 });

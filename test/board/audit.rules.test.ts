@@ -8,8 +8,8 @@ import { allOperations } from '../../src/operations/index.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { auditActions } from '../../src/store/audit.ts';
 
-const ways: string[] = Object.values(auditActions).flat();
-const audited = (of: RegExp) => [...new Set(ways.filter((way) => of.test(way)))].sort();
+const sources: string[] = Object.values(auditActions).flat();
+const audited = (of: RegExp) => [...new Set(sources.filter((source) => of.test(source)))].sort();
 
 /** Commands that change no data of the installation, except schema data of its database. */
 const reading = new Set([
@@ -111,14 +111,14 @@ const oneSided: Record<string, string> = {
 };
 
 test('each audited action is in the console and on the command line, or has a reason', () => {
-  const found = Object.entries(auditActions)
+  const result = Object.entries(auditActions)
     .filter(([, given]: [string, readonly string[]]) => {
-      const isCommand = given.some((way) => way.startsWith('penstock '));
-      const isConsole = given.some((way) => /^(?:get|post) /.test(way));
+      const isCommand = given.some((source) => source.startsWith('penstock '));
+      const isConsole = given.some((source) => /^(?:get|post) /.test(source));
       return isCommand !== isConsole;
     })
     .map(([name]) => name);
-  expect(found.sort()).toEqual(Object.keys(oneSided).sort());
+  expect(result.sort()).toEqual(Object.keys(oneSided).sort());
 });
 
 const texts = ['src', 'workers'].flatMap((folder) =>
@@ -137,9 +137,9 @@ const rooms: [way: RegExp, room: RegExp][] = [
 test.each(Object.entries(auditActions))(
   '%s is written to the audit by the code that performs it',
   (action, done: readonly string[]) => {
-    for (const [way, room] of rooms) {
-      if (!done.some((one) => way.test(one))) continue;
-      const named = texts.filter(({ name, text }) => room.test(name) && text.includes(`'${action}'`));
+    for (const [source, owner] of rooms) {
+      if (!done.some((one) => source.test(one))) continue;
+      const named = texts.filter(({ name, text }) => owner.test(name) && text.includes(`'${action}'`));
       expect(named.map(({ name }) => name)).not.toEqual([]);
     }
   },

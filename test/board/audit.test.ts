@@ -18,7 +18,8 @@ afterAll(() => scene.installation.stop());
 const pool = () => scene.installation.database.pool;
 
 /** Returns the audit entries of a subject, oldest first. */
-const told = async (subject: string) => (await searchAudit(pool(), { subject, limit: 50 })).rows.reverse();
+const auditRows = async (subject: string) =>
+  (await searchAudit(pool(), { subject, limit: 50 })).rows.reverse();
 
 const actor = { kind: 'account', name: 'tester@example.com', via: 'console' } as const;
 
@@ -33,7 +34,7 @@ describe('the audit names actor and address of', () => {
     await post(ada.visitor, `/dead-letters/${first}`, { action: 'replay' });
     await post(ada.visitor, `/dead-letters/${first}`, { action: 'replay' });
     await post(ada.visitor, `/dead-letters/${second}`, { action: 'discard', why: 'hopeless' });
-    const [entry, ...others] = await told(first);
+    const [entry, ...others] = await auditRows(first);
     // The second press changed nothing, so it has no entry.
     expect(others).toEqual([]);
     expect(entry).toMatchObject({
@@ -41,8 +42,8 @@ describe('the audit names actor and address of', () => {
       ...{ address: '127.0.0.1', action: 'dead_letters.replay', subjectKind: 'dead_letter' },
       ...{ workspaceId: scene.shop, workspace: 'shop', companyId: DEFAULT_COMPANY },
     });
-    expect((await told(second)).map(({ action }) => action)).toEqual(['dead_letters.discard']);
-    expect(JSON.stringify(await told(second))).not.toContain('hopeless');
+    expect((await auditRows(second)).map(({ action }) => action)).toEqual(['dead_letters.discard']);
+    expect(JSON.stringify(await auditRows(second))).not.toContain('hopeless');
   });
 
   test('syncs that are paused, resumed, started and cancelled, and the download of failed rows', async () => {
@@ -50,7 +51,7 @@ describe('the audit names actor and address of', () => {
     for (const action of ['pause', 'resume', 'sync', 'cancel'])
       await post(operator, `/syncs/${integration}`, { action });
     await operator.get(`/syncs/${integration}/runs/${run}/rows.csv`);
-    const entries = await told(integration);
+    const entries = await auditRows(integration);
     expect(entries.map(({ action }) => action)).toEqual([
       ...['integrations.pause', 'integrations.resume', 'syncs.start', 'syncs.cancel', 'syncs.download_rows'],
     ]);
@@ -62,7 +63,7 @@ describe('the audit names actor and address of', () => {
     await operator.get(`/users/${user}/export`);
     await post(operator, `/users/${user}/delete`, { confirm: 'not it' });
     await post(operator, `/users/${user}/delete`, { confirm: user });
-    const entries = await told(user);
+    const entries = await auditRows(user);
     expect(entries.map(({ action }) => action)).toEqual(['users.export', 'users.delete']);
     expect(entries[1]!.detail).toEqual({ request_id: expect.stringMatching(/^[0-9a-f-]{36}$/) });
     expect(JSON.stringify(entries)).not.toMatch(/ada@gmail|Lovelace|user-1/);
@@ -75,7 +76,7 @@ describe('the audit names actor and address of', () => {
     const visitor = createVisitor(scene.board);
     await visitor.signIn(email, PASSWORD);
     await visitor.signOut();
-    const entries = await told(id);
+    const entries = await auditRows(id);
     expect(entries.map(({ action, via }) => [action, via])).toEqual([
       ...['sessions.begin', 'invitations.accept', 'sessions.begin', 'sessions.end'].map((one) => [
         one,
@@ -124,7 +125,7 @@ test('failed sign-ins that could not be written are added to the next entry', as
   await failures.stop().finally(() => scene.query('alter table audit drop constraint full_disk'));
   failures.note(email, client);
   await failures.stop();
-  const entries = (await told(id)).filter(({ action }) => action === 'sign_ins.fail');
+  const entries = (await auditRows(id)).filter(({ action }) => action === 'sign_ins.fail');
   expect(entries.map(({ detail }) => detail)).toEqual([{ count: 2 }]);
 });
 
@@ -140,7 +141,7 @@ test('a failed sign-in by a provider is only recorded for the company of the pro
   failures.note(email, client, company);
   failures.note(email, client, '');
   await failures.stop();
-  const failed = async (id: string) => (await told(id)).map(({ action, detail }) => [action, detail]);
+  const failed = async (id: string) => (await auditRows(id)).map(({ action, detail }) => [action, detail]);
   expect([await failed(ours), await failed(theirs)]).toEqual([[], [['sign_ins.fail', { count: 1 }]]]);
 });
 
@@ -220,19 +221,19 @@ describe('the audit page', () => {
     expect(text).not.toMatch(/<script>|<b>bold/);
     const file = await page(scene.operator, `/audit.csv?actor=${encodeURIComponent(name)}`);
     expect(file.text).toContain(`"'=HYPERLINK(""http://x"")<script>alert(1)</script>"`);
-    expect((await told('all')).map(({ action }) => action)).toContain('audit.download');
+    expect((await auditRows('all')).map(({ action }) => action)).toContain('audit.download');
   });
 });
 
 test('a change and its audit entry are committed together or not at all', async () => {
-  const letter = await scene.letterIn(scene.shop);
+  const deadLetter = await scene.letterIn(scene.shop);
   await scene.query('alter table audit add constraint full_disk check (false) not valid');
   try {
-    await post(scene.operator, `/dead-letters/${letter}`, { action: 'discard', why: 'hopeless' });
+    await post(scene.operator, `/dead-letters/${deadLetter}`, { action: 'discard', why: 'hopeless' });
   } finally {
     await scene.query('alter table audit drop constraint full_disk');
   }
-  expect(await scene.query('select state from dead_letters where id = $1', letter)).toEqual([
+  expect(await scene.query('select state from dead_letters where id = $1', deadLetter)).toEqual([
     { state: 'waiting' },
   ]);
 });
@@ -258,7 +259,7 @@ test('entries are deleted after the configured number of days, and not before', 
   } finally {
     tx.release();
   }
-  expect(await told('old')).toHaveLength(1);
+  expect(await auditRows('old')).toHaveLength(1);
   await forgetAudit(pool(), 9);
-  expect(await told('old')).toEqual([]);
+  expect(await auditRows('old')).toEqual([]);
 });

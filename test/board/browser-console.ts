@@ -78,12 +78,12 @@ export const unjudged: Screen[] = [wide, narrow].map((screen) => ({ ...screen, r
  * Selects the pages to check. The short form takes one page of each kind: the first path segment, the number of
  * segments, and whether it has a query. The long form takes all pages.
  */
-export function oneOfAKind(places: string[]): string[] {
-  const kindOf = (place: string) => {
-    const [path, query] = place.split('?') as [string, string?];
+export function oneOfAKind(paths: string[]): string[] {
+  const kindOf = (route: string) => {
+    const [path, query] = route.split('?') as [string, string?];
     return [path.split('/')[1], path.split('/').length, query === undefined].join();
   };
-  return isLong ? places : [...new Map(places.map((place) => [kindOf(place), place])).values()];
+  return isLong ? paths : [...new Map(paths.map((route) => [kindOf(route), route])).values()];
 }
 
 /** Script that returns elements that extend beyond the right edge and are not in a scroll container. */
@@ -95,20 +95,20 @@ const TOO_WIDE = `[...document.querySelectorAll('main *')]
  * Returns the problems of the current page: axe findings, content wider than the screen, and effects of hostile data.
  */
 export async function troublesOf(page: Page, screens = screensOfTurn()): Promise<string[]> {
-  const found: string[] = [];
+  const results: string[] = [];
   for (const { width, colorScheme, rules } of screens) {
     const where = `${width} px, ${colorScheme}`;
     await page.setViewportSize({ width, height: 800 });
     // Without animations, because axe would measure colors in the middle of a transition.
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     const wide = Number(await page.evaluate('document.documentElement.scrollWidth'));
-    if (wide > width) found.push(`${where}: ${wide} wide by ${await page.evaluate(TOO_WIDE)}`);
+    if (wide > width) results.push(`${where}: ${wide} wide by ${await page.evaluate(TOO_WIDE)}`);
     if (rules?.length === 0) continue;
-    found.push(...(await findings(page, rules)).map((one) => `${where}: ${one}`));
+    results.push(...(await findings(page, rules)).map((one) => `${where}: ${one}`));
   }
-  if ((await page.title()) === 'run') found.push('a script of the data has run');
-  if ((await page.locator('img').count()) > 0) found.push('an image of the data is there');
-  return found;
+  if ((await page.title()) === 'run') results.push('a script of the data has run');
+  if ((await page.locator('img').count()) > 0) results.push('an image of the data is there');
+  return results;
 }
 
 /** Same as `troublesOf` without axe. Another role's page only differs in text. */
@@ -193,21 +193,21 @@ export async function openHostileConsole() {
   await query('insert into usage (workspace_id, day, lane, events) values ($1, now(), 0, 5)', shop);
   await scene.recordPast(script);
   const request = uuidv7();
-  const letter = await letterIn(shop, {
+  const deadLetter = await letterIn(shop, {
     ...{ reason: script, identifiers: [{ external_id: 'user-1' }], requestId: uuidv7() },
   });
   await letterIn(hall, { reason: hostile, requestId: request });
-  const letters = `/dead-letters?workspace=${hall}`;
+  const deadLetters = `/dead-letters?workspace=${hall}`;
   const [, ofGroup] = /href="[^"]*(group=[^"&]+)/.exec(
-    await (await scene.operator.get(letters, { accept: 'text/html' })).text(),
+    await (await scene.operator.get(deadLetters, { accept: 'text/html' })).text(),
   )!;
   const screens = 'screen=desktop&template=confirmation';
-  const places = [
+  const routes = [
     ...['/', '/?range=week', '/history', '/users', '/users?q=user-1', '/users?q=nobody'],
     ...[`/users/${user}`, `/users/${user}/delete`, `/users/${member}`],
     ...['/requests', '/requests?id=none', `/requests/${uuidv7()}`, `/requests/${request}`],
     ...['/dead-letters', '/dead-letters?workspace=school', '/dead-letters?state=discarded'],
-    ...[`/dead-letters/${letter}`, `${letters}&${ofGroup}`],
+    ...[`/dead-letters/${deadLetter}`, `${deadLetters}&${ofGroup}`],
     ...[
       '/refused-objects',
       '/refused-objects?workspace=school',
@@ -228,7 +228,13 @@ export async function openHostileConsole() {
     ...['/audit', '/audit?action=users.block', '/sessions', '/sessions?of=all'],
     ...['/search', '/search?q=user-1', '/nowhere', '/sign-out'],
   ];
-  return { ...scene, hall, letter, lettersOfHall: `${letters}&${ofGroup}`, places };
+  return {
+    ...scene,
+    hall,
+    deadLetter,
+    lettersOfHall: `${deadLetters}&${ofGroup}`,
+    routes,
+  };
 }
 
 export type HostileConsole = Awaited<ReturnType<typeof openHostileConsole>>;

@@ -21,8 +21,8 @@ describe('live updates, previews and keyboard use in a browser', () => {
   test('live updates of the health page keep focus, scroll position and elements in place', async () => {
     const { letterIn, shop } = scene;
     const page = await browser.newPage();
-    const asked: string[] = [];
-    page.on('request', (request) => asked.push(request.url()));
+    const requested: string[] = [];
+    page.on('request', (request) => requested.push(request.url()));
     await signIn(page, scene.board.url);
     await page.setViewportSize({ width: 390, height: 800 });
     await page.goto(`${scene.board.url}/?range=day`);
@@ -34,12 +34,12 @@ describe('live updates, previews and keyboard use in a browser', () => {
     // A problem that appears above moves the page; what is looked at stays where it is on the screen.
     const topOfFocused = () => page.evaluate<number>('document.activeElement.getBoundingClientRect().top');
     const top = await topOfFocused();
-    const letters = page.locator('.figures div', { hasText: /^Dead letters/ }).locator('dd');
-    const before = Number(await letters.textContent());
+    const deadLetters = page.locator('.figures div', { hasText: /^Dead letters/ }).locator('dd');
+    const before = Number(await deadLetters.textContent());
     await letterIn(shop, { reason: 'while somebody looks' });
     await page
       .getByText(`${before + 1} dead letters wait for an operator`)
-      .or(letters.getByText(String(before + 1)))
+      .or(deadLetters.getByText(String(before + 1)))
       .first()
       .waitFor();
     expect(
@@ -53,14 +53,14 @@ describe('live updates, previews and keyboard use in a browser', () => {
     expect(await charts.first().locator('[data-point]').textContent()).toMatch(
       /: .*objects\/s · .*objects\/s$/,
     );
-    expect(asked.filter((url) => url.endsWith('/events?range=day'))).toHaveLength(1);
+    expect(requested.filter((url) => url.endsWith('/events?range=day'))).toHaveLength(1);
     await page.close();
   });
 
   test('a preference center preview runs no script, sends no request and follows no link', async () => {
     const page = await browser.newPage();
-    const asked: string[] = [];
-    page.on('request', (request) => asked.push(request.url()));
+    const requestedPaths: string[] = [];
+    page.on('request', (request) => requestedPaths.push(request.url()));
     await signIn(page, scene.board.url);
     const path = `${scene.board.url}/preference-centers/${scene.center}`;
     for (const [screen, width] of [
@@ -87,7 +87,7 @@ describe('live updates, previews and keyboard use in a browser', () => {
     await page.goto(`${path}/preview?user=user-1`);
     expect(await page.title()).toBe('What we send');
     expect(await page.evaluate('window.origin')).toBe('null');
-    expect(asked.filter((url) => !url.startsWith(`${scene.board.url}/`))).toEqual([]);
+    expect(requestedPaths.filter((url) => !url.startsWith(`${scene.board.url}/`))).toEqual([]);
     await page.close();
   });
 
@@ -155,9 +155,9 @@ async function tabTo(page: Page, name: string): Promise<void> {
   const passed: string[] = [];
   while (passed.length < 60) {
     await page.keyboard.press('Tab');
-    const found = await page.evaluate<string>(focused);
-    if (found === name) return;
-    passed.push(found);
+    const evaluated = await page.evaluate<string>(focused);
+    if (evaluated === name) return;
+    passed.push(evaluated);
   }
   throw new Error(`Tab does not lead to ${name}, but to ${passed.join(', ')}`);
 }

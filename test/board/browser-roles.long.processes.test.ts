@@ -38,19 +38,19 @@ describe('the console in a browser, role by role', () => {
       await browser.addCookies([{ name, value, url }]);
       const knows = permissions.some((one) => one === 'view_pii' || one === 'admin');
       const statuses = new Map<string, number>();
-      for (const place of scene.places)
-        statuses.set(place, (await visitor.get(place, { accept: 'text/html' })).status);
+      for (const path of scene.routes)
+        statuses.set(path, (await visitor.get(path, { accept: 'text/html' })).status);
       // Closed pages all look the same, so one of them is enough.
-      const asked = [...statuses.keys()];
-      const closed = asked.find((place) => statuses.get(place) === 403);
-      const left = asked.filter((place) => statuses.get(place) !== 403 || place === closed);
+      const requested = [...statuses.keys()];
+      const closed = requested.find((route) => statuses.get(route) === 403);
+      const left = requested.filter((address) => statuses.get(address) !== 403 || address === closed);
       const open = async (one: Page) => {
-        for (let place = left.shift(); place !== undefined; place = left.shift()) {
-          const answer = await one.goto(url + place, { waitUntil: 'domcontentloaded' });
-          expect([role, place, answer!.status()]).toEqual([role, place, statuses.get(place)]);
-          expect([role, place, await looksOf(one)]).toEqual([role, place, []]);
+        for (let path = left.shift(); path !== undefined; path = left.shift()) {
+          const answer = await one.goto(url + path, { waitUntil: 'domcontentloaded' });
+          expect([role, path, answer!.status()]).toEqual([role, path, statuses.get(path)]);
+          expect([role, path, await looksOf(one)]).toEqual([role, path, []]);
           const names = (await one.content()).includes('ada@gmail.com');
-          if (!knows) expect([role, place, names]).toEqual([role, place, false]);
+          if (!knows) expect([role, path, names]).toEqual([role, path, false]);
           opened++;
         }
       };
@@ -73,17 +73,17 @@ describe('the console in a browser, role by role', () => {
       const opened = new Set<string>();
       const links = new Set<string>();
       let refused = 0;
-      for (const place of scene.places) {
-        const { status } = await visitor.get(place, { accept: 'text/html' });
+      for (const path of scene.routes) {
+        const { status } = await visitor.get(path, { accept: 'text/html' });
         if (status === 403 && refused++ > 0) continue;
-        expect([place, (await page.goto(url + place))!.status()]).toEqual([place, status]);
-        if (status === 200) opened.add(place.split(/[/?]/)[1]!);
-        expect([place, await looksOf(page)]).toEqual([place, []]);
+        expect([path, (await page.goto(url + path))!.status()]).toEqual([path, status]);
+        if (status === 200) opened.add(path.split(/[/?]/)[1]!);
+        expect([path, await looksOf(page)]).toEqual([path, []]);
         if (company.length === 0) expect(await page.content()).not.toContain('ada@gmail.com');
-        const found = await page.evaluate<string[]>(
+        const evaluated = await page.evaluate<string[]>(
           "[...document.querySelectorAll('a[href^=\"/\"]')].map((one) => one.getAttribute('href'))",
         );
-        for (const link of found) links.add(link);
+        for (const link of evaluated) links.add(link);
       }
       expect([...opened].sort()).toEqual(['', 'history', 'search', 'sessions', 'sign-out', ...opens].sort());
       for (const link of links) {

@@ -36,10 +36,10 @@ describe('the console in a browser', () => {
   });
 
   test('pages have no axe finding, foreign request or overflow, and load at most 150 KB', async () => {
-    const asked: string[] = [];
+    const requested: string[] = [];
     const policy: string[] = [];
     const watched = (one: Page) => {
-      one.on('request', (request) => asked.push(request.url()));
+      one.on('request', (request) => requested.push(request.url()));
       one.on('pageerror', ({ message }) => policy.push(message));
       one.on('console', (line) => /Content Security Policy/.test(line.text()) && policy.push(line.text()));
       return one;
@@ -53,28 +53,28 @@ describe('the console in a browser', () => {
         fetch(href ?? src).then((answer) => answer.arrayBuffer()).then(({ byteLength }) => byteLength)))`,
     );
     expect(assets).toHaveLength(2);
-    const left = [...scene.places];
-    const judged = new Set(oneOfAKind(scene.places));
-    const walk = async (one: Page) => {
+    const left = [...scene.routes];
+    const judged = new Set(oneOfAKind(scene.routes));
+    const visitPages = async (one: Page) => {
       const documents: Promise<number>[] = [];
       one.on('response', (response) => {
         if (response.request().resourceType() === 'document')
           documents.push(response.body().then(({ length }) => length));
       });
-      for (let place = left.shift(); place !== undefined; place = left.shift()) {
-        await one.goto(url + place);
+      for (let path = left.shift(); path !== undefined; path = left.shift()) {
+        await one.goto(url + path);
         const sizes = [...assets, ...(await Promise.all(documents.splice(0)))];
-        expect([place, sizes.length > 2]).toEqual([place, true]);
+        expect([path, sizes.length > 2]).toEqual([path, true]);
         const bytes = sizes.reduce((sum, size) => sum + size, 0);
-        expect([place, bytes, bytes < MAX_BYTES]).toEqual([place, bytes, true]);
-        const screens = judged.has(place) ? undefined : unjudged;
-        expect([place, await troublesOf(one, screens)]).toEqual([place, []]);
+        expect([path, bytes, bytes < MAX_BYTES]).toEqual([path, bytes, true]);
+        const screens = judged.has(path) ? undefined : unjudged;
+        expect([path, await troublesOf(one, screens)]).toEqual([path, []]);
       }
     };
-    await walk(page);
+    await visitPages(page);
     expect(policy).toEqual([]);
-    expect(asked.filter((one) => !one.startsWith(`${url}/`))).toEqual([]);
-    expect(asked.filter((one) => one.includes('healthz?x'))).toEqual([]);
+    expect(requested.filter((one) => !one.startsWith(`${url}/`))).toEqual([]);
+    expect(requested.filter((one) => one.includes('healthz?x'))).toEqual([]);
     // Right-to-left text must not change the direction of the text around it.
     await page.goto(`${url}/users/${scene.user}`);
     const value = page.getByText('in its place');
@@ -86,7 +86,7 @@ describe('the console in a browser', () => {
   test('pages after a form error, a count or a new secret have no axe finding', async () => {
     const page = await browser.newPage();
     await signIn(page, url);
-    const settles = async (place: string) => expect([place, await troublesOf(page)]).toEqual([place, []]);
+    const settles = async (route: string) => expect([route, await troublesOf(page)]).toEqual([route, []]);
     await page.goto(`${url}/segments?workspace=${scene.hall}`);
     await page.getByLabel('Filter as JSON').fill('{"all": [}');
     await page.getByRole('button', { name: 'Create segment' }).click();
@@ -103,7 +103,7 @@ describe('the console in a browser', () => {
     await page.getByRole('button', { name: 'Create key' }).click();
     await page.getByText('Copy the secret now').waitFor();
     await settles('a key that is shown once');
-    await page.goto(`${url}${scene.places.find((one) => one.startsWith('/accounts/'))}`);
+    await page.goto(`${url}${scene.routes.find((one) => one.startsWith('/accounts/'))}`);
     await page.getByRole('button', { name: 'Invite' }).first().click();
     await page.getByText('Do not share the link').waitFor();
     await settles('an invitation that is shown once');
@@ -132,7 +132,7 @@ describe('the console in a browser', () => {
       await page.getByText(shown).waitFor();
       expect([shown, await troublesOf(page)]).toEqual([shown, []]);
     }
-    await page.goto(`${url}/dead-letters/${scene.letter}`);
+    await page.goto(`${url}/dead-letters/${scene.deadLetter}`);
     const whole = page.locator('details', { hasText: 'Edit the whole object as JSON' });
     await whole.locator('summary').click();
     await whole.getByLabel('JSON').fill('{');
@@ -181,9 +181,9 @@ describe('the console in a browser', () => {
     try {
       const page = await plain.newPage();
       await signIn(page, url);
-      for (const place of oneOfAKind(scene.places)) {
-        await page.goto(url + place);
-        expect([place, await page.locator('h1').count()]).toEqual([place, 1]);
+      for (const address of oneOfAKind(scene.routes)) {
+        await page.goto(url + address);
+        expect([address, await page.locator('h1').count()]).toEqual([address, 1]);
       }
       await page.goto(`${url}/users/${scene.user}`);
       expect(await page.locator('time').first().textContent()).toMatch(
@@ -260,14 +260,14 @@ describe('the console in a browser', () => {
 
   test('Bull Board shows the lanes under /queues, asks no other host, and links to the console', async () => {
     const page = await browser.newPage();
-    const asked = new Set<string>();
-    page.on('response', (response) => asked.add(new URL(response.url()).origin));
+    const requestedPaths = new Set<string>();
+    page.on('response', (response) => requestedPaths.add(new URL(response.url()).origin));
     await signIn(page, url);
     await page.getByRole('link', { name: 'Queues' }).click();
     for (const lane of [0, 1, 2, 3]) await page.getByText(`Lane ${lane}`).waitFor();
     await page.getByRole('link', { name: 'dead-letters' }).click();
     await waitUntil(() => page.url().includes('/queues/queue/dead-letters'), { what: 'its page' });
-    expect([...asked]).toEqual([url]);
+    expect([...requestedPaths]).toEqual([url]);
     await page.locator('header button[aria-haspopup=menu]').click();
     await page.getByRole('menuitem', { name: 'Back to the console' }).click();
     await page.getByRole('heading', { name: 'Health' }).waitFor();

@@ -81,14 +81,14 @@ describe('an API key', () => {
   test('the page of an API key shows its requests by day and bucket', async () => {
     const { secret, key } = await (async () => {
       const text = await (await make(scene.operator, { name: '<b>till</b>' })).text();
-      const [found = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
-      return { secret: found, key: (await findApiKey(pool(), hashApiKey(found)))! };
+      const [first = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
+      return { secret: first, key: (await findApiKey(pool(), hashApiKey(first)))! };
     })();
     for (let edge = 0; edge < 2; edge++) {
       const authenticator = createAuthenticator(pool(), 1000, log);
-      const known = await authenticator.authenticate(`Bearer ${secret}`, '127.0.0.1', Date.now());
-      for (let n = 0; n < 600; n++) authenticator.count(known, 'users.track', n % 100 > 0);
-      authenticator.count(known, 'default', true);
+      const authenticated = await authenticator.authenticate(`Bearer ${secret}`, '127.0.0.1', Date.now());
+      for (let n = 0; n < 600; n++) authenticator.count(authenticated, 'users.track', n % 100 > 0);
+      authenticator.count(authenticated, 'default', true);
       await authenticator.stop();
     }
     const { text } = await page(scene.operator, `/keys/${key.id}`);

@@ -110,8 +110,8 @@ test("an account's page names its permissions, sets and teams, and escapes marku
   ];
   const { id } = await scene.people.arrive([], { appGroups });
   const { text } = await page(admin, `/accounts/${id}`);
-  for (const told of ['shop', 'view_pii', 'Analysts', '&lt;b&gt;Berlin&lt;/b&gt; (basic_access)'])
-    expect(text).toContain(told);
+  for (const expected of ['shop', 'view_pii', 'Analysts', '&lt;b&gt;Berlin&lt;/b&gt; (basic_access)'])
+    expect(text).toContain(expected);
   expect(text).not.toContain('<b>Berlin');
 });
 
@@ -119,13 +119,13 @@ test('accounts are listed in pages and can be searched by the start of their add
   const name = uuidv7().slice(-12);
   for (let n = 0; n < 55; n++)
     await createAccount(pool() as never, DEFAULT_COMPANY, `${name}-${n}@example.com`);
-  const look = async (path: string) => {
+  const openPage = async (path: string) => {
     const { text } = await page(admin, path);
     const next = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
     return { count: text.match(new RegExp(`>${name}-\\d+@example.com</a>`, 'g'))?.length ?? 0, next };
   };
-  const first = await look(`/accounts?q=${name}`);
+  const first = await openPage(`/accounts?q=${name}`);
   expect(first.count).toBe(50);
-  expect(await look(first.next!)).toEqual({ count: 5, next: undefined });
-  expect((await look(`/accounts?q=${name}-54`)).count).toBe(1);
+  expect(await openPage(first.next!)).toEqual({ count: 5, next: undefined });
+  expect((await openPage(`/accounts?q=${name}-54`)).count).toBe(1);
 });

@@ -26,26 +26,26 @@ describe('groups', () => {
        values ($1, 'email', 'ada@gmail.com', $2, 'unsubscribed', now())`,
       ...[scene.shop, scene.group],
     );
-    const looks = await arriveWith('manage_subscription_groups', 'view_user_profile');
-    const { text } = await page(looks, '/groups?user=user-1');
+    const viewer = await arriveWith('manage_subscription_groups', 'view_user_profile');
+    const { text } = await page(viewer, '/groups?user=user-1');
     for (const shown of ['News', scene.group, 'Old &lt;b&gt;news&lt;/b&gt;', 'archived'])
       expect(text).toContain(shown);
     expect(text).toMatch(/>no state<.*>unsubscribed</s);
     expect(text).not.toContain('ada@gmail.com');
-    expect((await page(looks, '/groups')).text).not.toContain('no state');
+    expect((await page(viewer, '/groups')).text).not.toContain('no state');
     await scene.query('delete from subscription_states');
   });
 
   test.each(['/preference-centers'])('%s accepts a page start that Postgres cannot store', async (path) => {
-    const looks = await arriveWith('manage_subscription_groups', 'view_preference_centers');
-    expect((await page(looks, `${path}?after=%00a%ed%a0%80`)).status).toBe(200);
+    const viewer = await arriveWith('manage_subscription_groups', 'view_preference_centers');
+    expect((await page(viewer, `${path}?after=%00a%ed%a0%80`)).status).toBe(200);
   });
 
   test('a user cannot be found by an address without the right to see addresses', async () => {
     await scene.createUser(scene.shop, 'eve@example.com');
-    const looks = await arriveWith('manage_subscription_groups', 'view_user_profile');
+    const viewer = await arriveWith('manage_subscription_groups', 'view_user_profile');
     const knows = await arriveWith('manage_subscription_groups', 'view_user_profile', 'view_pii');
-    const statuses = [looks, knows].map(
+    const statuses = [viewer, knows].map(
       async (one) => (await page(one, '/groups?user=eve@example.com')).status,
     );
     expect(await Promise.all(statuses)).toEqual([404, 200]);
@@ -76,8 +76,8 @@ describe('groups', () => {
     expect((await page(scene.operator, `/groups/${id}?workspace=shop`)).text).toContain('Archive group');
     expect((await post(scene.operator, `/groups/${id}`, { confirm: 'Hint' })).status).toBe(400);
     expect((await post(scene.operator, `/groups/${id}`, { confirm: 'Hints' })).status).toBe(303);
-    const told = await scene.query('select action from audit where subject_id = $1 order by id', id);
-    expect(told).toEqual([
+    const auditRows = await scene.query('select action from audit where subject_id = $1 order by id', id);
+    expect(auditRows).toEqual([
       { action: 'subscription_groups.create' },
       { action: 'subscription_groups.archive' },
     ]);
@@ -136,10 +136,10 @@ describe('preference centers', () => {
   });
 
   test('a preview masks values without view_pii, and needs view_user_profile to select a user', async () => {
-    const looks = await arriveWith('view_preference_centers', 'view_user_profile');
-    const text = await (await preview(looks, '?user=user-1')).text();
+    const viewer = await arriveWith('view_preference_centers', 'view_user_profile');
+    const text = await (await preview(viewer, '?user=user-1')).text();
     expect(text).toContain('Hello ••• of •••, <');
-    const shown = await page(looks, `/preference-centers/${scene.center}?user=user-1`);
+    const shown = await page(viewer, `/preference-centers/${scene.center}?user=user-1`);
     expect(shown.text).toContain('values are masked');
     for (const secret of ['ada@gmail.com', 'Ada', 'teal', 'Lovelace'])
       for (const one of [text, shown.text]) expect(one).not.toContain(secret);

@@ -34,14 +34,14 @@ describe('dead letters', () => {
     expect(among.text.split('<tr>').find((row) => /purchases/.test(row))).toContain('more than 500');
     // Follow all pages of the group.
     let path: string | undefined = /href="([^"]+group=[^"]+)"/.exec(rows[0]!)![1]!.replaceAll('&amp;', '&');
-    let letters = 0;
+    let deadLetters = 0;
     for (; path; ) {
       const group: string = (await page(scene.operator, path)).text;
       expect(group).toContain('2,345 waiting');
-      letters += [...group.matchAll(/name="id"/g)].length;
+      deadLetters += [...group.matchAll(/name="id"/g)].length;
       path = /rel="next" href="([^"]+)"/.exec(group)?.[1]?.replaceAll('&amp;', '&');
     }
-    expect(letters).toBe(2345);
+    expect(deadLetters).toBe(2345);
     await scene.query('delete from dead_letters where workspace_id = $1', scene.school);
   });
 
@@ -96,8 +96,8 @@ describe('dead letters', () => {
         next: undefined,
       });
       expect((await reasonsOf({ kind: 'nothing' })).text).toContain('has this kind and reason');
-      const found = await reasonsOf({ reason: 'unknown VALUE 22', kind: 'events' });
-      expect(found.reasons).toHaveLength(11);
+      const result = await reasonsOf({ reason: 'unknown VALUE 22', kind: 'events' });
+      expect(result.reasons).toHaveLength(11);
       // More than a thousand groups come first, so the first page reports no result so far and can be continued.
       const first = await reasonsOf({ reason: 'zulu' });
       expect(first).toMatchObject({ reasons: [], text: expect.stringContaining('None so far') });
@@ -140,14 +140,14 @@ describe('dead letters', () => {
       scene.school,
     );
     let path: string | undefined = `/dead-letters?workspace=${scene.school}&state=discarded&kind=purchases`;
-    let [letters, pages] = [0, 0];
+    let [deadLetterRows, pages] = [0, 0];
     for (; path; pages++) {
       const { text } = await page(scene.operator, path);
-      letters += [...text.matchAll(/<code>purchases<\/code>/g)].length;
+      deadLetterRows += [...text.matchAll(/<code>purchases<\/code>/g)].length;
       expect(text).not.toContain('<code>events</code>');
       path = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
     }
-    expect([letters, pages]).toEqual([65, 2]);
+    expect([deadLetterRows, pages]).toEqual([65, 2]);
     await scene.query('delete from dead_letters where workspace_id = $1', scene.school);
   });
 
@@ -206,17 +206,17 @@ describe('dead letters', () => {
   test('a corrected dead letter is replayed, and its original and both users are kept', async () => {
     const id = await scene.letterIn(scene.shop);
     const mended = { ...failedEvent().object, identifier: { external_id: 'somebody else' }, name: 'mended' };
-    const mend = (object: string) => post(scene.operator, `/dead-letters/${id}`, { action: 'mend', object });
+    const fix = (object: string) => post(scene.operator, `/dead-letters/${id}`, { action: 'mend', object });
     for (const [text, problem] of [
       ['{"kind":', 'not valid JSON'],
       ['[]', 'must be a JSON object'],
       ['{"kind":"purchases"}', '&#39;kind&#39; must stay &#39;events&#39;'],
       [`{"kind":"events","pad":"${'x'.repeat(1_048_577)}"}`, 'must have at most'],
     ] as const) {
-      const answer = await mend(text);
+      const answer = await fix(text);
       expect([answer.status, await answer.text()]).toEqual([400, expect.stringContaining(problem)]);
     }
-    expect((await mend(JSON.stringify(mended))).headers.get('location')).toContain('done=mended');
+    expect((await fix(JSON.stringify(mended))).headers.get('location')).toContain('done=mended');
     expect(await read(scene.installation.database, id)).toMatchObject({
       state: 'replaying',
       object: { name: 'mended' },

@@ -37,9 +37,9 @@ describe.each(['BOARD_USER', 'a company administrator'])('with 1,500 other works
 
   test('opens pages of a workspace beyond the first thousand', async () => {
     const { shop, user, integration, run, key } = scene;
-    const letter = await scene.letterIn(shop);
+    const deadLetter = await scene.letterIn(shop);
     for (const path of [
-      ...[`/workspaces/${shop}`, `/dead-letters/${letter}`, `/keys/${key}`, `/syncs/${integration}`],
+      ...[`/workspaces/${shop}`, `/dead-letters/${deadLetter}`, `/keys/${key}`, `/syncs/${integration}`],
       ...[`/syncs/${integration}/runs/${run}`, `/users/${user}?workspace=shop`],
       `/users/${user}/delete?workspace=${shop}`,
     ])
@@ -62,8 +62,8 @@ describe.each(['BOARD_USER', 'a company administrator'])('with 1,500 other works
   });
 
   test('replays and creates in such a workspace', async () => {
-    const letter = await scene.letterIn(scene.shop);
-    expect((await post(visitor(), `/dead-letters/${letter}`, { action: 'replay' })).status).toBe(303);
+    const deadLetter = await scene.letterIn(scene.shop);
+    expect((await post(visitor(), `/dead-letters/${deadLetter}`, { action: 'replay' })).status).toBe(303);
     const make = { workspace: scene.shop, name: 'till 5', permissions: 'users.track' };
     expect((await post(visitor(), '/keys', make)).status).toBe(200);
   });
@@ -101,10 +101,10 @@ test('an administrator cannot find a workspace of another company, even by its n
     theirs,
     company,
   );
-  const letter = await scene.letterIn(theirs);
+  const deadLetter = await scene.letterIn(theirs);
   for (const path of [
     ...[`/workspaces/${theirs}`, '/workspaces?q=theirs', '/users?q=x&workspace=theirs'],
-    ...[`/keys?workspace=${theirs}`, `/dead-letters/${letter}`, '/requests?workspace=theirs'],
+    ...[`/keys?workspace=${theirs}`, `/dead-letters/${deadLetter}`, '/requests?workspace=theirs'],
   ])
     expect([path, (await page(admin, path)).status]).toEqual([path, 404]);
   expect((await page(scene.operator, `/workspaces/${theirs}`)).status).toBe(200);

@@ -29,16 +29,16 @@ test('pages show no personal data without the right to it, and escape markup in 
   for (const [turn, permissions] of [[], ...Object.values(inWorkspace)].entries()) {
     const visitor = await arrive(permissions);
     const knows = permissions.some((one) => one === 'view_pii' || one === 'admin');
-    for (const place of scene.places.filter((_, at) => (at + turn) % PART === 0)) {
-      const { status, text } = await page(visitor, place);
-      expect([permissions, place, status]).toEqual([
+    for (const path of scene.routes.filter((_, at) => (at + turn) % PART === 0)) {
+      const { status, text } = await page(visitor, path);
+      expect([permissions, path, status]).toEqual([
         permissions,
-        place,
+        path,
         expect.toBeOneOf([200, 400, 403, 404]),
       ]);
-      expect([permissions, place, text.includes(script)]).toEqual([permissions, place, false]);
+      expect([permissions, path, text.includes(script)]).toEqual([permissions, path, false]);
       const names = text.includes('ada@gmail.com');
-      if (!knows) expect([permissions, place, names]).toEqual([permissions, place, false]);
+      if (!knows) expect([permissions, path, names]).toEqual([permissions, path, false]);
       if (status === 200) opened++;
     }
   }
@@ -52,10 +52,10 @@ test.each(openingRoles)(
     const visitor = await arrive(permissions, company);
     const opened = new Set<string>();
     const links = new Set<string>();
-    for (const place of scene.places) {
-      const { status, text } = await page(visitor, place);
-      if (status === 200) opened.add(place.split(/[/?]/)[1]!);
-      if (company.length === 0) expect([place, text.includes('ada@gmail.com')]).toEqual([place, false]);
+    for (const route of scene.routes) {
+      const { status, text } = await page(visitor, route);
+      if (status === 200) opened.add(route.split(/[/?]/)[1]!);
+      if (company.length === 0) expect([route, text.includes('ada@gmail.com')]).toEqual([route, false]);
       for (const [, link] of text.matchAll(/<a [^>]*?href="(\/[^"]*)"/g))
         links.add(link!.replaceAll('&amp;', '&'));
     }

@@ -48,32 +48,32 @@ function noting<T extends object>(client: T): T {
   const model = (given: object) =>
     new Proxy(given, {
       get: (target, name) => {
-        const found = Reflect.get(target, name);
-        if (typeof found !== 'function') return found;
+        const result = Reflect.get(target, name);
+        if (typeof result !== 'function') return result;
         return (...values: unknown[]) => {
           note();
-          return found.apply(target, values);
+          return result.apply(target, values);
         };
       },
     });
   return new Proxy(client, {
     get(target, name) {
-      const found: unknown = Reflect.get(target, name);
+      const actual: unknown = Reflect.get(target, name);
       if (name === '$transaction')
         return (work: unknown, ...rest: unknown[]) =>
-          (found as (...given: unknown[]) => unknown).call(
+          (actual as (...given: unknown[]) => unknown).call(
             target,
             typeof work === 'function' ? (tx: object) => work(noting(tx)) : work,
             ...rest,
           );
-      if (typeof found === 'function' && /Raw/.test(String(name)))
+      if (typeof actual === 'function' && /Raw/.test(String(name)))
         return (...values: unknown[]) => {
           note();
-          return found.apply(target, values);
+          return actual.apply(target, values);
         };
-      return typeof found === 'object' && found !== null && !String(name).startsWith('_')
-        ? model(found)
-        : found;
+      return typeof actual === 'object' && actual !== null && !String(name).startsWith('_')
+        ? model(actual)
+        : actual;
     },
   });
 }
@@ -161,17 +161,17 @@ async function visitEverything(): Promise<void> {
     ...{ workspace: workspaceId, reason: cause.reason, operation: cause.operation },
     ...{ array: cause.input_array, field: cause.field, key: cause.api_key_id },
   })}`;
-  const within = `workspace=${workspaceId}`;
+  const workspaceQuery = `workspace=${workspaceId}`;
   const paths = [
-    ...['/', '/history', '/users', `/users?q=${user!.external_id}`, `/users/${service}?${within}`],
+    ...['/', '/history', '/users', `/users?q=${user!.external_id}`, `/users/${service}?${workspaceQuery}`],
     ...[
       '/requests',
-      `/requests/${sentBy.request_id}?${within}`,
-      `/requests/${request}?${within}`,
+      `/requests/${sentBy.request_id}?${workspaceQuery}`,
+      `/requests/${request}?${workspaceQuery}`,
       '/dead-letters',
       '/dead-letters?state=discarded',
     ],
-    ...['/refused-objects', `/refused-objects?${within}&range=month`, refused],
+    ...['/refused-objects', `/refused-objects?${workspaceQuery}&range=month`, refused],
     ...[
       `/dead-letters/${waiting}`,
       '/syncs',
@@ -180,7 +180,7 @@ async function visitEverything(): Promise<void> {
     ],
     ...[
       '/groups',
-      `/groups?${within}&before=${newId()}`,
+      `/groups?${workspaceQuery}&before=${newId()}`,
       '/preference-centers',
       `/preference-centers/${center}`,
     ],
@@ -193,13 +193,13 @@ async function visitEverything(): Promise<void> {
       `/workspaces?after=${newId()}`,
       `/workspaces/${workspaceId}`,
       '/keys',
-      `/keys?${within}&before=${newId()}`,
+      `/keys?${workspaceQuery}&before=${newId()}`,
     ],
     ...[`/keys/${key}`, '/accounts', `/accounts?company=${owner}&q=who`, `/accounts?company=${newId()}`],
     ...[
       `/accounts/${account}`,
       '/teams',
-      `/teams?${within}&before=${newId()}`,
+      `/teams?${workspaceQuery}&before=${newId()}`,
       `/permission-sets?company=${owner}&before=${newId()}`,
       `/scim-tokens?company=${owner}`,
       ...['/companies', `/companies/${owner}`, '/streams', '/groups'],
@@ -245,9 +245,9 @@ async function visitEverything(): Promise<void> {
     "insert into profiles (workspace_id, id, external_id, email, created_at, updated_at) values ($1, $2, 'changed', 'changed@x.com', now(), now())",
     ...[workspaceId, person],
   );
-  await page(admin, `/users/${toServiceId(person)}?${within}`);
-  await act(`/users/${toServiceId(person)}?${within}`, subscription);
-  await act(`/users/${toServiceId(person)}/preference-link?${within}`, { center });
+  await page(admin, `/users/${toServiceId(person)}?${workspaceQuery}`);
+  await act(`/users/${toServiceId(person)}?${workspaceQuery}`, subscription);
+  await act(`/users/${toServiceId(person)}/preference-link?${workspaceQuery}`, { center });
   // Commands look up a key by its identifier.
   const context = { database, config: installation.config, actor: tester };
   const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };
@@ -283,10 +283,10 @@ async function visitEverything(): Promise<void> {
   await requireLinkKey(database, workspaceId);
   await findNamed(database.prisma, 'workspaces', { companyId: owner, names: ['shop2'], ids: [newId()] });
   await findTeams(database.prisma, [{ workspaceId, name: teamName, id: team }]);
-  const told = auditAccountIn(database.prisma, tester, {
+  const auditing = auditAccountIn(database.prisma, tester, {
     ...{ account: { id: account, companyId: owner, version: 1 }, action: 'accounts.change' },
   });
-  await inTime(database.prisma, told, database.prisma.account.findMany({ where: { id: account } }));
+  await inTime(database.prisma, auditing, database.prisma.account.findMany({ where: { id: account } }));
   // With more workspaces than a page loads, one of the others is looked up.
   await query(
     "insert into workspaces (id, name, company_id) select gen_random_uuid(), 'another ' || n, $1 from generate_series(1, 1000) as n",

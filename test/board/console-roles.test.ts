@@ -247,12 +247,12 @@ describe('access to each route by role', () => {
   test.each(routes)('%s', async (...given) => {
     const [route, pathOf, passes, status, other] = given;
     const path = await pathOf();
-    const found: Record<string, number> = {};
+    const results: Record<string, number> = {};
     for (const [name, visitor] of arrived) {
       const answer = route.startsWith('get')
         ? visitor.get(path, html)
         : post(visitor, path, { workspace: scene.shop });
-      found[name] = (await answer).status;
+      results[name] = (await answer).status;
     }
     // Routes of a company's resources do not exist for a user who administers only another workspace.
     const isOfCompany = /\/(?:accounts|teams|permission-sets|scim-tokens)\//.test(route);
@@ -262,7 +262,7 @@ describe('access to each route by role', () => {
       anyone.map((name) => [name, passes.includes(name) ? status : isOutside(name) ? other : 403]),
     );
     // Roles without the right get 403.
-    expect(found).toEqual(expected);
+    expect(results).toEqual(expected);
   });
 
   test('without a session each page redirects to the sign-in form, and each action is rejected', async () => {

@@ -152,12 +152,12 @@ export async function openConsole(env: Record<string, string> = {}) {
      values ($1, $2, 'Teal', 'The letter', '{"custom_attribute": "colour", "equals": "teal"}')`,
     ...[segment, shop],
   );
-  const asked = ['Teal-1', 'https://hooks.example/in?token=4711', '503 of the callback'];
+  const requested = ['Teal-1', 'https://hooks.example/in?token=4711', '503 of the callback'];
   await query(
     `insert into segment_exports (workspace_id, id, segment_id, object_prefix, fields, output_format, callback,
        state, users, files, bytes, requested_at, ended_at, last_error)
      values ($1, $2, $3, $4, '{email}', 'zip', $5, 'ready', 12, 1, 3456, now(), now(), $6)`,
-    ...[shop, uuidv7(), segment, ...asked],
+    ...[shop, uuidv7(), segment, ...requested],
   );
   return {
     ...{

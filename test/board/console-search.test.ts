@@ -19,8 +19,8 @@ async function arrive(workspace: string, permissions: string[]): Promise<Visitor
 async function find(visitor: Visitor, text: string): Promise<string[]> {
   const { status, text: body } = await page(visitor, `/search?q=${encodeURIComponent(text)}`);
   expect(status).toBe(200);
-  const [, found = ''] = /<div id="found">(.*?)<\/div>/s.exec(body) ?? [];
-  return [...found.matchAll(/href="([^"?]+)/g)].map(([, href]) => href!);
+  const [, match = ''] = /<div id="found">(.*?)<\/div>/s.exec(body) ?? [];
+  return [...match.matchAll(/href="([^"?]+)/g)].map(([, href]) => href!);
 }
 
 test('a search finds pages, users, requests, dead letters, keys, streams and other entries', async () => {
@@ -28,8 +28,8 @@ test('a search finds pages, users, requests, dead letters, keys, streams and oth
   expect(await find(operator, 'dead')).toContain('/dead-letters');
   for (const text of ['user-1', 'ADA@gmail.com'])
     expect(await find(operator, text)).toContain(`/users/${user}`);
-  const letter = await scene.letterIn(shop);
-  expect(await find(operator, letter)).toContain(`/dead-letters/${letter}`);
+  const deadLetter = await scene.letterIn(shop);
+  expect(await find(operator, deadLetter)).toContain(`/dead-letters/${deadLetter}`);
   const request = uuidv7();
   expect(await find(operator, request)).toContain(`/requests/${request}`);
   for (const [text, path] of [
@@ -54,8 +54,8 @@ test('a search finds only what the account may see', async () => {
     expect(await find(inShop, text)).toEqual(['/users']);
   const elsewhere = await arrive(scene.school, ['admin']);
   for (const text of ['till', 'teal', 'crm', 'shop']) expect(await find(elsewhere, text)).toEqual(['/users']);
-  const letter = await scene.letterIn(scene.shop);
-  expect(await find(elsewhere, letter)).not.toContain(`/dead-letters/${letter}`);
+  const deadLetter = await scene.letterIn(scene.shop);
+  expect(await find(elsewhere, deadLetter)).not.toContain(`/dead-letters/${deadLetter}`);
 });
 
 test('a sign-in opens Users for support, Requests for engineers and Health for operators', async () => {
@@ -74,10 +74,10 @@ test('a sign-in opens Users for support, Requests for engineers and Health for o
 test('the menu counts problems and dead letters that the account may see', async () => {
   const badgesOf = async (visitor: Visitor) => {
     const { text } = await page(visitor, '/sessions');
-    const found = [
+    const result = [
       ...text.matchAll(/<a href="([^"]+)"[^>]*>[^<]*<\/a> <span class="count [a-z]+" title="([^"]+)"/g),
     ];
-    return Object.fromEntries(found.map(([, path, title]) => [path, title]));
+    return Object.fromEntries(result.map(([, path, title]) => [path, title]));
   };
   await scene.query(
     'update stream_destinations set failures = 30, failed_at = now() where id = $1',

@@ -104,17 +104,17 @@ describe('a segment', () => {
   });
 
   test('segment actions need their SCIM permissions, and counts reveal no personal data', async () => {
-    const [looks, counts, archives] = [
+    const [viewer, counts, archives] = [
       await arrives('view_segments'),
       await arrives('edit_segments', 'view_user_profile'),
       await arrives('archive_segments'),
     ];
     const path = `/segments/${scene.segment}`;
-    for (const visitor of [looks, counts, archives])
-      for (const place of [path, '/segments']) {
-        const { status, text } = await page(visitor, place);
-        expect([place, status, text.includes('Teal'), text.includes('colour')]).toEqual([
-          place,
+    for (const visitor of [viewer, counts, archives])
+      for (const route of [path, '/segments']) {
+        const { status, text } = await page(visitor, route);
+        expect([route, status, text.includes('Teal'), text.includes('colour')]).toEqual([
+          route,
           200,
           true,
           false,
@@ -123,8 +123,8 @@ describe('a segment', () => {
     const statusOf = async (visitor: Visitor, where: string, fields: Record<string, string>) =>
       (await sends(visitor, where, { name: 'Other', definition: german, ...fields })).status;
     for (const action of ['create', 'count'])
-      expect(await statusOf(looks, '/segments', { action })).toBe(403);
-    expect(await statusOf(looks, path, { action: 'archive', confirm: 'archive' })).toBe(403);
+      expect(await statusOf(viewer, '/segments', { action })).toBe(403);
+    expect(await statusOf(viewer, path, { action: 'archive', confirm: 'archive' })).toBe(403);
     expect(await statusOf(archives, path, { action: 'update' })).toBe(403);
     expect(await statusOf(counts, path, { action: 'update' })).toBe(403);
     expect(await statusOf(counts, '/segments', { action: 'count' })).toBe(200);

@@ -41,11 +41,11 @@ test('a stream can be paused and resumed in its own workspace, with audit entrie
   expect(await press(scene.shop, 'pause')).toBe(303);
   expect(await press(scene.shop, 'resume')).toBe(303);
   expect(await stateOf()).toMatchObject({ state: 'active' });
-  const told = await scene.query(
+  const auditRows = await scene.query(
     'select action, detail from audit where subject_id = $1 order by id',
     scene.stream,
   );
-  expect(told).toEqual([
+  expect(auditRows).toEqual([
     { action: 'streams.pause', detail: { name: 'crm' } },
     { action: 'streams.resume', detail: { name: 'crm' } },
   ]);

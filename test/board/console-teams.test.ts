@@ -4,7 +4,7 @@ import { accountViewer } from '../../src/board/access.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { createCompany } from '../setup/access.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
-import { DEFAULT_COMPANY, looks, type Visitor } from './people.ts';
+import { DEFAULT_COMPANY, statusOfQueues, type Visitor } from './people.ts';
 
 let scene: Console;
 let admin: Visitor;
@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => scene.installation.stop());
 
 const pool = () => scene.installation.database.pool;
-const told = async (subject: string) =>
+const auditActions = async (subject: string) =>
   (await searchAudit(pool(), { subject, limit: 50 })).rows.map(({ action }) => action).reverse();
 
 const rowsNamed = async (table: 'teams' | 'permission_sets', name: string) =>
@@ -99,10 +99,10 @@ describe('a permission set', () => {
     expect((await page(visitor, path)).status).toBe(403);
     expect((await remove()).status).toBe(303);
     expect((await remove()).status).toBe(404);
-    expect(await told(id)).toEqual([
+    expect(await auditActions(id)).toEqual([
       ...['permission_sets.create', 'permission_sets.change', 'permission_sets.delete'],
     ]);
-    expect((await told(account)).filter((one) => one === 'accounts.change')).toHaveLength(2);
+    expect((await auditActions(account)).filter((one) => one === 'accounts.change')).toHaveLength(2);
   });
 
   test.each([
@@ -143,7 +143,7 @@ describe('a team', () => {
     expect((await remove()).status).toBe(409);
     await post(admin, `/accounts/${account}/permissions`, { action: 'take_team', of: id });
     expect((await remove()).status).toBe(303);
-    expect(await told(id)).toEqual(['teams.create', 'teams.rename', 'teams.delete']);
+    expect(await auditActions(id)).toEqual(['teams.create', 'teams.rename', 'teams.delete']);
   });
 });
 
@@ -200,7 +200,7 @@ describe('granting permissions', () => {
     const [ownTeam, theirTeam] = [await makeTeam(scene.shop), await makeTeam(workspace)];
     const give = (account: string, fields: Record<string, string>) =>
       send(admin, `/accounts/${account}/permissions`, { ...fields, permission: 'basic_access' });
-    const found = [
+    const result = [
       await give(own.id, { action: 'give_set', workspace, set: ownSet }),
       await give(own.id, { action: 'give_set', workspace: 'shop', set: theirSet }),
       await give(own.id, { action: 'give_team', workspace, team: theirTeam }),
@@ -219,7 +219,7 @@ describe('granting permissions', () => {
       await post(admin, `/teams/${theirTeam}`, { action: 'rename', name: 'Ours' }),
       await post(admin, `/teams/${theirTeam}`, { action: 'delete' }),
     ];
-    expect(found.map(({ status }) => status)).toEqual([
+    expect(result.map(({ status }) => status)).toEqual([
       ...[400, 400, 400, 400, 400, 404, 404, 400, 404, 404, 404, 404, 404],
     ]);
     expect([await groupsOf(own.id), await groupsOf(theirs.id)]).toEqual([[], []]);
@@ -251,7 +251,7 @@ describe('granting permissions', () => {
     const give = { action: 'give_set', workspace: 'shop', set: await makeSet(['admin']) };
     expect((await post(visitor, `/accounts/${other}/permissions`, give)).status).toBe(403);
     await scene.query('update accounts set active = false where id = $1', id);
-    expect(await looks(visitor)).toBe(401);
+    expect(await statusOfQueues(visitor)).toBe(401);
     expect(await groupsOf(other)).toEqual([]);
   });
 });

@@ -23,7 +23,7 @@ describe('users', () => {
       ({ ended } = (await indexUsers(scene.installation.database.pool))!);
     }
   };
-  const found = async (q: string, visitor = scene.operator) =>
+  const search = async (q: string, visitor = scene.operator) =>
     pathsIn((await page(visitor, `/users?q=${encodeURIComponent(q)}&workspace=${scene.shop}`)).text);
 
   test('users are found by each identifier or the start of an external id, and by no other text', async () => {
@@ -55,9 +55,9 @@ describe('users', () => {
       '+1415555012\uff13',
       toServiceId(id),
     ])
-      expect([text, await found(text)]).toEqual([text, expect.arrayContaining([path])]);
+      expect([text, await search(text)]).toEqual([text, expect.arrayContaining([path])]);
     for (const text of ['crm:L:7', 'Zoë:10', 'Z_', 'Z%', "'", '\u0000', 'crm:'])
-      expect([text, await found(text)]).toEqual([text, []]);
+      expect([text, await search(text)]).toEqual([text, []]);
   });
 
   test('users are found by the exact start of their external id, at most 50', async () => {
@@ -69,8 +69,8 @@ describe('users', () => {
     const { text } = await page(scene.operator, `/users?q=many-&workspace=${scene.shop}`);
     expect(pathsIn(text)).toHaveLength(50);
     expect(text).toContain('70 users found');
-    expect(await found('many-7')).toHaveLength(2);
-    expect(await found('many_')).toEqual([]);
+    expect(await search('many-7')).toHaveLength(2);
+    expect(await search('many_')).toEqual([]);
   });
 
   test('users are found by parts of their name and identifiers, newest first, page by page', async () => {
@@ -110,10 +110,10 @@ describe('users', () => {
     const id = await scene.createUser(scene.shop, 'renamed', 'renamed@gmail.com');
     await scene.query("update profiles set first_name = 'Wilhelmina' where id = $1", id);
     await fillIndex();
-    expect(await found('helmin')).toHaveLength(1);
+    expect(await search('helmin')).toHaveLength(1);
     await scene.query("update profiles set first_name = 'Hopper' where id = $1", id);
     await fillIndex();
-    expect([await found('helmin'), await found('hopper')]).toEqual([[], [`/users/${toServiceId(id)}`]]);
+    expect([await search('helmin'), await search('hopper')]).toEqual([[], [`/users/${toServiceId(id)}`]]);
     const keys = [{ workspaceId: scene.shop, id }];
     await inTransaction(scene.installation.database.pool, (tx) => removeProfiles(tx, keys));
     expect(await scene.query('select from user_search where profile_id = $1', id)).toEqual([]);
@@ -126,9 +126,9 @@ describe('users', () => {
       await batch.query('select from profiles where id = $1 for update', [id]);
       await fillIndex();
     });
-    expect(await found('grace')).toEqual([]);
+    expect(await search('grace')).toEqual([]);
     await fillIndex();
-    expect(await found('grace')).toEqual([`/users/${toServiceId(id)}`]);
+    expect(await search('grace')).toEqual([`/users/${toServiceId(id)}`]);
   });
 
   test("a user's timeline lists 130 events across pages without gaps", async () => {
@@ -264,11 +264,10 @@ describe('users', () => {
     );
     const { text } = await page(scene.operator, `/users/${toServiceId(id)}?workspace=${scene.shop}`);
     const timeline = text.slice(text.indexOf('id="timeline"'));
-    const places = ['behind it', 'unsubscribed', 'before it'].map((one) => timeline.indexOf(one));
-    expect([places.every((place) => place > 0), [...places].sort((one, other) => one - other)]).toEqual([
-      true,
-      places,
-    ]);
+    const positions = ['behind it', 'unsubscribed', 'before it'].map((one) => timeline.indexOf(one));
+    expect([positions.every((route) => route > 0), [...positions].sort((one, other) => one - other)]).toEqual(
+      [true, positions],
+    );
   });
 
   test('a merged user redirects to the kept user, and an unknown user gets 404', async () => {
@@ -310,9 +309,9 @@ describe('users', () => {
       expect([secret, text.includes(secret)]).toEqual([secret, false]);
     expect(text).not.toContain('/export');
     // A search must not confirm masked data.
-    for (const asked of ['masked@gmail.com', '+14155552671', 'mask', 'crm:secret-alias', 'secret-alias'])
-      expect([asked, await found(asked, visitor)]).toEqual([asked, []]);
-    expect(await found(toServiceId(id), visitor)).toEqual([path]);
+    for (const requested of ['masked@gmail.com', '+14155552671', 'mask', 'crm:secret-alias', 'secret-alias'])
+      expect([requested, await search(requested, visitor)]).toEqual([requested, []]);
+    expect(await search(toServiceId(id), visitor)).toEqual([path]);
     expect((await page(visitor, '/users')).text).not.toMatch(/gmail|Lovelace|4155552671/);
     const whole = (await page(scene.operator, path)).text;
     for (const secret of [
@@ -427,9 +426,9 @@ describe('users', () => {
         JSON.stringify(envelope.objects).includes(toServiceId(id)),
       );
     const fields = { action: 'set_subscription', subscription: scene.group, state: 'unsubscribed' };
-    const asked = await post(scene.operator, path, fields);
+    const response = await post(scene.operator, path, fields);
     const question = 'Set the group to unsubscribed?';
-    expect([asked.status, await asked.text()]).toEqual([200, expect.stringContaining(question)]);
+    expect([response.status, await response.text()]).toEqual([200, expect.stringContaining(question)]);
     expect(await envelopeOf()).toBeUndefined();
     expect((await post(scene.operator, path, { ...fields, confirm: 'yes' })).status).toBe(303);
     const { objects } = (await envelopeOf())!.envelope;
@@ -440,15 +439,15 @@ describe('users', () => {
       (await post(scene.operator, path, { action: 'remove_attribute', attribute: 'colour', confirm: 'yes' }))
         .status,
     ).toBe(303);
-    const told = await scene.query(
+    const auditRows = await scene.query(
       'select action, detail from audit where subject_id = $1 order by id',
       toServiceId(id),
     );
-    expect(told).toMatchObject([
+    expect(auditRows).toMatchObject([
       { action: 'users.set_subscription', detail: { subscription: scene.group, state: 'unsubscribed' } },
       { action: 'users.set_attribute', detail: { attribute: 'colour' } },
       { action: 'users.set_attribute', detail: { attribute: 'colour', removed: true } },
     ]);
-    expect(JSON.stringify(told)).not.toContain('"value"');
+    expect(JSON.stringify(auditRows)).not.toContain('"value"');
   });
 });

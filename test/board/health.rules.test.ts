@@ -19,8 +19,8 @@ function lanesOf(shards: number[], more: object[] = []): Partial<FleetState> {
 
 /** Returns the cells of a named table, row by row. */
 function rowsOf(markup: string, name: string): string[][] {
-  const [found = ''] = markup.match(new RegExp(`aria-label="${name}".*?</table>`, 's')) ?? [];
-  const [, ...rows] = found.split('<tr');
+  const [first = ''] = markup.match(new RegExp(`aria-label="${name}".*?</table>`, 's')) ?? [];
+  const [, ...rows] = first.split('<tr');
   return rows
     .map((row) =>
       [...row.matchAll(/<td[^>]*>(.*?)<\/td>/gs)].map(([, cell]) => cell!.replace(/<[^>]*>/g, '')),

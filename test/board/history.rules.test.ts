@@ -41,9 +41,9 @@ test('the last point is the previous minute until this minute has a row', () => 
 });
 
 test('a missing row is a gap and not zero, and the rate after a long gap is unknown', () => {
-  const [gap, behind, later] = lastOf([row(6), row(1), row(0)]);
+  const [gap, slow, later] = lastOf([row(6), row(1), row(0)]);
   expect(gap).toEqual({ at: gap!.at });
-  expect(behind).toMatchObject({ accepted: undefined, applied: undefined, waiting: 7 });
+  expect(slow).toMatchObject({ accepted: undefined, applied: undefined, waiting: 7 });
   expect(later!.accepted).toBe(1);
 });
 

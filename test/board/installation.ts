@@ -95,8 +95,8 @@ export async function createInstallation(
 
     /** Returns all envelopes in lanes with lane and job id, without their checksums. */
     async envelopes() {
-      const found = await Promise.all(queues.slice(1).map((queue) => queue.getJobs()));
-      return found.flatMap((jobs, lane) =>
+      const result = await Promise.all(queues.slice(1).map((queue) => queue.getJobs()));
+      return result.flatMap((jobs, lane) =>
         jobs.map(({ id, data: { checksum: _, ...envelope } }) => ({ lane, id, envelope })),
       );
     },

@@ -18,24 +18,24 @@ import type { Visitor } from './people.ts';
 /** Opens a stream and records its output and its end. */
 function listen(visitor: Visitor, path = '/events') {
   const leaving = new AbortController();
-  const told = { status: 0, headers: new Headers(), text: '', ended: false };
+  const received = { status: 0, headers: new Headers(), text: '', ended: false };
   const reading = (async () => {
     const answer = await visitor.send('GET', path, {
       signal: leaving.signal,
       headers: { accept: 'text/event-stream' },
     });
-    told.status = answer.status;
-    told.headers = answer.headers;
-    for await (const piece of answer.body!) told.text += Buffer.from(piece).toString();
-    told.ended = true;
+    received.status = answer.status;
+    received.headers = answer.headers;
+    for await (const piece of answer.body!) received.text += Buffer.from(piece).toString();
+    received.ended = true;
   })().catch(() => {
-    told.ended = true;
+    received.ended = true;
   });
   const leave = async () => {
     leaving.abort();
     await reading;
   };
-  return { told, leave };
+  return { received, leave };
 }
 
 const partsOf = (text: string): Record<string, string>[] =>
@@ -53,18 +53,20 @@ describe('the health page as a stream', () => {
 
   test('a stream sends every part first, and then only parts that changed', async () => {
     const { visitor } = await scene.people.arrive();
-    const { told, leave } = listen(visitor, '/events?range=day');
-    await until('the first parts', () => partsOf(told.text).length > 0);
-    expect(told.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
-    expect(told.headers.get('x-accel-buffering')).toBe('no');
-    expect(told.headers.get('cache-control')).toBe('no-store');
-    expect(told.text).toMatch(/^retry: \d+\n\n/);
-    const [first] = partsOf(told.text);
+    const { received, leave } = listen(visitor, '/events?range=day');
+    await until('the first parts', () => partsOf(received.text).length > 0);
+    expect(received.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
+    expect(received.headers.get('x-accel-buffering')).toBe('no');
+    expect(received.headers.get('cache-control')).toBe('no-store');
+    expect(received.text).toMatch(/^retry: \d+\n\n/);
+    const [first] = partsOf(received.text);
     const names = ['as_of', 'charts', 'figures', 'lanes', 'marks', 'problems', 'processes', 'stores'];
     expect(Object.keys(first!).sort()).toEqual(names);
     await scene.letterIn(scene.shop);
-    await until('the change', () => partsOf(told.text).some((one, place) => place > 0 && 'figures' in one));
-    const change = partsOf(told.text).at(-1)!;
+    await until('the change', () =>
+      partsOf(received.text).some((one, index) => index > 0 && 'figures' in one),
+    );
+    const change = partsOf(received.text).at(-1)!;
     expect(change.stores === undefined || change.marks === undefined).toBe(true);
     await leave();
   });
@@ -107,9 +109,9 @@ describe('the health page as a stream', () => {
     // Readings are cached, so the first ones may be from before the rows were added.
     await until('the new rows', async () => isIn(await shownTo(scene.operator)).length === names.length);
     for (const [who, visitor] of Object.entries(viewers)) {
-      const { told, leave } = listen(visitor);
-      await until('the first parts', () => partsOf(told.text).length > 0);
-      const [{ problems }] = partsOf(told.text) as [Record<string, string>];
+      const { received, leave } = listen(visitor);
+      await until('the first parts', () => partsOf(received.text).length > 0);
+      const [{ problems }] = partsOf(received.text) as [Record<string, string>];
       await leave();
       expect([who, isIn(problems!), isIn(await shownTo(visitor))]).toEqual([
         who,
@@ -132,18 +134,18 @@ describe('the health page as a stream', () => {
   test('an account can have eight streams, and others can still open theirs', async () => {
     const { visitor } = await scene.people.arrive();
     const streams = Array.from({ length: 8 }, () => listen(visitor));
-    await until('all of them', () => streams.every(({ told }) => told.status === 200));
+    await until('all of them', () => streams.every(({ received }) => received.status === 200));
     const refused = await visitor.get('/events', { accept: 'text/event-stream' });
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '30']);
     const other = listen(scene.operator);
-    await until('that of somebody else', () => other.told.status === 200);
+    await until('that of somebody else', () => other.received.status === 200);
     await streams[0]!.leave();
     await waitUntil(
       async () => {
         const again = listen(visitor);
-        await until('an answer', () => again.told.status > 0);
+        await until('an answer', () => again.received.status > 0);
         await again.leave();
-        return again.told.status === 200;
+        return again.received.status === 200;
       },
       { what: 'room for another', deadline: 10_000 },
     );
@@ -152,26 +154,26 @@ describe('the health page as a stream', () => {
 
   test('a stream ends with the session, and when the console stops', async () => {
     const { visitor, id } = await scene.people.arrive();
-    const { told } = listen(visitor);
-    await until('the first parts', () => partsOf(told.text).length > 0);
+    const { received } = listen(visitor);
+    await until('the first parts', () => partsOf(received.text).length > 0);
     await scene.query('update accounts set active = false where id = $1', id);
-    await until('its end', () => told.ended);
-    expect(told.text).toContain('event: end\n');
+    await until('its end', () => received.ended);
+    expect(received.text).toContain('event: end\n');
 
     const board = await scene.installation.startBoard();
     const operator = createVisitor(board);
     await operator.signIn();
     const other = listen(operator);
-    await until('the first parts', () => partsOf(other.told.text).length > 0);
+    await until('the first parts', () => partsOf(other.received.text).length > 0);
     await board.stop();
-    await until('its end', () => other.told.ended);
-    expect(other.told.text).not.toContain('event: end\n');
+    await until('its end', () => other.received.ended);
+    expect(other.received.text).not.toContain('event: end\n');
   });
 });
 
 describe('streams of a fleet', () => {
   let server: Server;
-  let asked = 0;
+  let calls = 0;
   let live: Live;
   const gone = new Set<string>();
 
@@ -181,7 +183,7 @@ describe('streams of a fleet', () => {
       ...{ counters: undefined, rates: undefined },
     };
     live = createLive({
-      fleet: { read: async () => ({ ...now, at: new Date(Date.now() + asked++) }) },
+      fleet: { read: async () => ({ ...now, at: new Date(Date.now() + calls++) }) },
       ...{ connection: { kind: 'postgres' } as QueueConnection, database: {} as Database, log },
       lacking: () => [],
       ...{ checkMs: 50, lifeMs: 5000 },
@@ -211,22 +213,22 @@ describe('streams of a fleet', () => {
   };
 
   test('streams share one reading, end after their lifetime, and end when the session is lost', async () => {
-    expect(asked).toBe(0);
+    expect(calls).toBe(0);
     const streams = ['a', 'b', 'gone', 'unknown'].map(listenAs);
-    await until('parts for all', () => streams.every(({ told }) => partsOf(told.text).length > 0));
-    const [before, had] = [asked, streams.map(({ told }) => partsOf(told.text).length)];
+    await until('parts for all', () => streams.every(({ received }) => partsOf(received.text).length > 0));
+    const [before, had] = [calls, streams.map(({ received }) => partsOf(received.text).length)];
     await until('a change in all', () =>
-      streams.every(({ told }, place) => partsOf(told.text).length > had[place]!),
+      streams.every(({ received }, index) => partsOf(received.text).length > had[index]!),
     );
-    expect(asked - before).toBe(1);
+    expect(calls - before).toBe(1);
     gone.add('gone');
-    await until('the end of one', () => streams[2]!.told.ended);
-    expect(streams[2]!.told.text).toContain('event: end\n');
+    await until('the end of one', () => streams[2]!.received.ended);
+    expect(streams[2]!.received.text).toContain('event: end\n');
     // While the session cannot be checked, the stream continues, with comments that keep proxies from closing it.
-    expect(streams.map(({ told }) => told.ended)).toEqual([false, false, true, false]);
-    expect(streams[3]!.told.text).toMatch(/^:$/m);
-    await until('the end of all', () => streams.every(({ told }) => told.ended));
-    expect(streams[0]!.told.text).not.toContain('event: end');
+    expect(streams.map(({ received }) => received.ended)).toEqual([false, false, true, false]);
+    expect(streams[3]!.received.text).toMatch(/^:$/m);
+    await until('the end of all', () => streams.every(({ received }) => received.ended));
+    expect(streams[0]!.received.text).not.toContain('event: end');
     expect(live.count()).toBe(0);
   });
 });

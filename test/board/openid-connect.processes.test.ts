@@ -51,7 +51,7 @@ async function person(change: Record<string, unknown> = {}, company = DEFAULT_CO
   return { id, email };
 }
 
-const walk = () => createWalker(board);
+const openWalker = () => createWalker(board);
 
 const SESSION = 'penstock_board';
 
@@ -91,7 +91,7 @@ test('a user of the provider signs in to the account of the verified address, as
 
 describe('a sign-in gets an error and no session for', () => {
   async function refusal(login: string) {
-    const walker = walk();
+    const walker = openWalker();
     const answer = await walker.enter(login);
     expect(walker.cookies.has(SESSION)).toBe(false);
     return { status: answer.status, text: await answer.text() };
@@ -143,17 +143,18 @@ describe('a sign-in gets an error and no session for', () => {
 describe('a callback is rejected', () => {
   test('in another browser, with another state, or a second time', async () => {
     const { email } = await person();
-    const ada = walk();
+    const ada = openWalker();
     const answer = await ada.answerFor(email);
-    const statusOf = async (walker: ReturnType<typeof walk>, url: string) => (await walker.ask(url)).status;
+    const statusOf = async (walker: ReturnType<typeof openWalker>, url: string) =>
+      (await walker.send(url)).status;
     const kept = new Map(ada.cookies);
     const withCookiesOf = (cookies: Map<string, string>) => {
-      const walker = walk();
+      const walker = openWalker();
       for (const [name, value] of cookies) walker.cookies.set(name, value);
       return walker;
     };
-    expect(await statusOf(walk(), answer)).toBe(400);
-    const grace = walk();
+    expect(await statusOf(openWalker(), answer)).toBe(400);
+    const grace = openWalker();
     await grace.answerFor((await person()).email);
     expect(await statusOf(grace, answer)).toBe(400);
     const other = new URL(answer);
@@ -182,14 +183,14 @@ describe('a callback is rejected', () => {
 
   test.each(tampers)('with %s', async (_, tamper) => {
     const { email } = await person();
-    const walker = walk();
+    const walker = openWalker();
     provider.state.tamper = tamper;
     const answer = await walker.enter(email).finally(() => {
       provider.state.tamper = undefined;
     });
     expect([answer.status, walker.cookies.has(SESSION)]).toEqual([503, false]);
     // The next sign-in works, so the provider is not treated as failed.
-    expect((await walk().enter(email)).status).toBe(303);
+    expect((await openWalker().enter(email)).status).toBe(303);
   });
 });
 
@@ -198,7 +199,7 @@ test.each<[string, Tamper]>([
   ['has an empty subject', (claims) => ({ claims: { ...claims, sub: '' } })],
 ])('refuses a sign-in whose ID token %s', async (_, tamper) => {
   const { email } = await person();
-  const walker = walk();
+  const walker = openWalker();
   provider.state.tamper = tamper;
   const answer = await walker.enter(email).finally(() => {
     provider.state.tamper = undefined;
@@ -212,7 +213,7 @@ test('real sign-ins succeed while twelve clients of one source wait with made-up
   await waitUntil(() => held.count() > 0, { what: 'a made-up code at the provider' });
   try {
     const { email } = await person();
-    expect((await walk().enter(email)).status).toBe(303);
+    expect((await openWalker().enter(email)).status).toBe(303);
   } finally {
     held.release();
   }
@@ -221,7 +222,7 @@ test('real sign-ins succeed while twelve clients of one source wait with made-up
 });
 
 test('asks the provider once for each state, so a repeated callback costs no request', async () => {
-  const walker = walk();
+  const walker = openWalker();
   const answer = await walker.answerFor((await person()).email);
   const madeUp = new URL(answer);
   madeUp.searchParams.set('code', 'made-up');
@@ -229,15 +230,15 @@ test('asks the provider once for each state, so a repeated callback costs no req
   const before = provider.tokenRequests();
   for (let time = 0; time < 3; time++) {
     for (const [name, value] of cookies) walker.cookies.set(name, value);
-    expect((await walker.ask(madeUp.href)).status).toBe(400);
+    expect((await walker.send(madeUp.href)).status).toBe(400);
   }
   expect(provider.tokenRequests()).toBe(before + 1);
 });
 
 /** Starts a sign-in and sends a made-up code to the callback, from a loopback address. */
 async function exchangeFrom(localAddress: string, code: string): Promise<number> {
-  const walker = walk();
-  const to = new URL((await walker.ask(`${board.url}/sign-in/oidc`)).headers.get('location')!);
+  const walker = openWalker();
+  const to = new URL((await walker.send(`${board.url}/sign-in/oidc`)).headers.get('location')!);
   const query = new URLSearchParams({ code, state: to.searchParams.get('state')!, iss: provider.issuer });
   const cookie = [...walker.cookies].map(([name, value]) => `${name}=${value}`).join('; ');
   const request = get(`${board.url}/sign-in/oidc/callback?${query}`, { localAddress, headers: { cookie } });
@@ -248,7 +249,7 @@ async function exchangeFrom(localAddress: string, code: string): Promise<number>
 
 test('a sign-in with the provider ends the previous session of the browser', async () => {
   const [ada, grace] = [await person(), await person()];
-  const walker = walk();
+  const walker = openWalker();
   await walker.enter(ada.email);
   const first = walker.cookies.get(SESSION)!;
   // Without its cookies, the provider asks for the user again.
@@ -312,7 +313,9 @@ describe('while the provider', () => {
       provider.state.padded = path;
       try {
         const { status } =
-          path === '/token' ? await walk().enter(email) : await createVisitor(lone).get('/sign-in/oidc');
+          path === '/token'
+            ? await openWalker().enter(email)
+            : await createVisitor(lone).get('/sign-in/oidc');
         expect(status).toBe(503);
       } finally {
         provider.state.padded = undefined;

@@ -61,7 +61,7 @@ export function createPeople({ database: { pool } }: Installation, board: Board)
 }
 
 /** Requests the queues and returns the status. */
-export const looks = async (visitor: Visitor) => (await visitor.get('/queues/api/queues')).status;
+export const statusOfQueues = async (visitor: Visitor) => (await visitor.get('/queues/api/queues')).status;
 
 /** SCIM permissions in one workspace, by role. */
 export const inWorkspace: Record<string, string[]> = {

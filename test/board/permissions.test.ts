@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { commit, createInstallation, failedEvent, type Installation, read } from './installation.ts';
-import { createPeople, DEFAULT_COMPANY, looks, type Visitor } from './people.ts';
+import { createPeople, DEFAULT_COMPANY, statusOfQueues, type Visitor } from './people.ts';
 
 let installation: Installation;
 let people: ReturnType<typeof createPeople>;
@@ -27,7 +27,7 @@ const act = async (companyPermissions: string[]) => {
     [workspace, DEFAULT_COMPANY],
   );
   const [id] = (await commit(installation.database, failedEvent({ workspaceId: workspace }))) as [string];
-  expect(await looks(visitor)).toBe(200);
+  expect(await statusOfQueues(visitor)).toBe(200);
   const replay = async () =>
     (await visitor.send('POST', `/dead-letters/${id}`, { body: new URLSearchParams({ action: 'replay' }) }))
       .status;

@@ -35,11 +35,11 @@ describe('the process board', () => {
   test('with METRICS_TOKEN, /metrics needs the token', async () => {
     const METRICS_TOKEN = 'a-token-for-the-metrics-alone';
     const board = await startBoardProcess({ METRICS_TOKEN });
-    const ask = (authorization?: string) =>
+    const send = (authorization?: string) =>
       fetch(`${board.url}/metrics`, { headers: authorization === undefined ? {} : { authorization } });
     for (const wrong of [undefined, '', METRICS_TOKEN, `Bearer ${METRICS_TOKEN}x`])
-      expect((await ask(wrong)).status).toBe(401);
-    const answer = await ask(`Bearer ${METRICS_TOKEN}`);
+      expect((await send(wrong)).status).toBe(401);
+    const answer = await send(`Bearer ${METRICS_TOKEN}`);
     expect(answer.status).toBe(200);
     expect(await answer.text()).toContain('nodejs_eventloop_lag_max_seconds');
   });

@@ -137,7 +137,7 @@ async function bodyOf(request: AsyncIterable<Buffer>): Promise<string> {
 export function createWalker(board: { url: string }) {
   const cookies = new Map<string, string>();
 
-  async function ask(url: string, init: RequestInit = {}): Promise<Response> {
+  async function send(url: string, init: RequestInit = {}): Promise<Response> {
     const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ');
     const answer = await fetch(url, {
       redirect: 'manual',
@@ -155,17 +155,17 @@ export function createWalker(board: { url: string }) {
   /** Returns the callback URL with the provider's response, without requesting it. */
   async function answerFor(login: string): Promise<string> {
     let at = `${board.url}/sign-in/oidc`;
-    let answer = await ask(at);
+    let answer = await send(at);
     for (let hops = 0; hops < 10; hops++) {
       const to = answer.headers.get('location');
       if (to !== null) {
         at = new URL(to, at).href;
         if (at.startsWith(board.url)) return at;
-        answer = await ask(at);
-      } else answer = await ask(at, { method: 'POST', body: new URLSearchParams({ login }) });
+        answer = await send(at);
+      } else answer = await send(at, { method: 'POST', body: new URLSearchParams({ login }) });
     }
     throw new Error(`the provider sends nowhere: ${answer.status} at ${at}`);
   }
 
-  return { cookies, ask, answerFor, enter: async (login: string) => ask(await answerFor(login)) };
+  return { cookies, send, answerFor, enter: async (login: string) => send(await answerFor(login)) };
 }

@@ -39,9 +39,9 @@ describe.each(['redis', 'postgres'] as const)('Bull Board with queues on %s', (k
     const lane = laneName(3);
     const queue = installation.laneQueues[3]!;
     await queue.addBulk(Array.from({ length: 30 }, (_, job) => ({ name: 'envelope', data: { job } })));
-    for (const asked of ['jobsPerPage=1000000', 'jobsPerPage=1&jobsPerPage=1000000', 'jobsPerPage=1e9']) {
+    for (const requested of ['jobsPerPage=1000000', 'jobsPerPage=1&jobsPerPage=1000000', 'jobsPerPage=1e9']) {
       const answer = await visitor.get(
-        `/queues/api/queues?activeQueue=${lane}&status=waiting&page=1&${asked}`,
+        `/queues/api/queues?activeQueue=${lane}&status=waiting&page=1&${requested}`,
       );
       const { queues } = (await answer.json()) as Shown;
       expect(queues.find(({ name }) => name === lane)!.jobs).toHaveLength(20);

@@ -71,11 +71,11 @@ describe.each(['redis', 'postgres'] as const)('a replay from the console, queue 
     startWorkerProcess();
     await waitUntil(async () => (await read(database, id)).state === 'replayed', { what: 'the replay' });
     await Promise.all([replayDeadLetters(replayContext, [id]), again(), retry()]);
-    const settled = async () => {
+    const isFinished = async () => {
       const { waiting, active, failed } = await deadLetterQueue.getJobCounts('waiting', 'active', 'failed');
       return waiting === 0 && active === 0 && failed === 0;
     };
-    await waitUntil(settled, { what: 'the dashboard to have nothing left' });
+    await waitUntil(isFinished, { what: 'the dashboard to have nothing left' });
 
     expect(
       await query('select id, name from events where workspace_id = $1 and id = $2', workspaceId, id),

@@ -32,7 +32,7 @@ const PASSWORD = 'seven wooden ladders';
 test('an account created over SCIM can be invited, signs in, and is deactivated over SCIM', async () => {
   const { provider } = scene;
   const { id, userName } = await provider.create({ userName: 'Ada@corp.internal' });
-  const read = async () => (await provider.ask('GET', `/Users/${id}`)).body;
+  const read = async () => (await provider.call('GET', `/Users/${id}`)).body;
   expect((await read()).lastSignInAt).toBe('N/A');
 
   const command = penstockOn(scene.fleet.env.DATABASE_URL!);
@@ -51,21 +51,21 @@ test('an account created over SCIM can be invited, signs in, and is deactivated 
   const { lastSignInAt } = await read();
   expect(lastSignInAt).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   expect(Date.parse(lastSignInAt)).toBeGreaterThanOrEqual(before - 1);
-  const looks = async () => (await visitor.get('/queues/api/queues')).status;
-  expect(await looks()).toBe(200);
+  const statusOfQueues = async () => (await visitor.get('/queues/api/queues')).status;
+  expect(await statusOfQueues()).toBe(200);
 
   const set = (active: boolean) => provider.patch(id, [{ op: 'replace', path: 'active', value: active }]);
   expect((await set(false)).status).toBe(200);
-  expect(await looks()).toBe(401);
+  expect(await statusOfQueues()).toBe(401);
   expect((await visitor.signIn(userName, PASSWORD)).status).toBe(401);
   expect((await set(true)).status).toBe(200);
   // The old session stays ended. The password is unchanged.
-  expect(await looks()).toBe(401);
+  expect(await statusOfQueues()).toBe(401);
   expect((await visitor.signIn(userName, PASSWORD)).status).toBe(303);
-  expect(await looks()).toBe(200);
+  expect(await statusOfQueues()).toBe(200);
 
-  expect((await provider.ask('DELETE', `/Users/${id}`)).status).toBe(204);
-  expect(await looks()).toBe(401);
+  expect((await provider.call('DELETE', `/Users/${id}`)).status).toBe(204);
+  expect(await statusOfQueues()).toBe(401);
 });
 
 test('permissions set over SCIM apply in the console from the next request', async () => {

@@ -269,8 +269,8 @@ describe('time limits and browser names', () => {
     ],
     ['<script>alert(1)</script>', 'a program'],
     [undefined, 'a program'],
-  ])('the user agent %s is shown as a short name', (given, told) => {
-    expect(browserOf(given)).toBe(told);
+  ])('the user agent %s is shown as a short name', (given, shownName) => {
+    expect(browserOf(given)).toBe(shownName);
   });
 
   test('each wrong password from the fifth on doubles the wait, up to a minute', () => {

@@ -52,11 +52,11 @@ describe.each(screens)(
 
     /** Checks the present page on this screen, and its colors in the other scheme. */
     async function check(): Promise<void> {
-      const found = await troublesOf(page, [
+      const actual = await troublesOf(page, [
         { width, colorScheme: other, rules: COLORS },
         { width, colorScheme },
       ]);
-      expect(found).toEqual([]);
+      expect(actual).toEqual([]);
       await page.setViewportSize({ width, height: 800 });
     }
 
@@ -82,9 +82,9 @@ describe.each(screens)(
       const passed: string[] = [];
       while (passed.length < 120) {
         await page.keyboard.press('Tab');
-        const found = await page.evaluate<string>(focused);
-        if (found === name) return;
-        passed.push(found);
+        const evaluated = await page.evaluate<string>(focused);
+        if (evaluated === name) return;
+        passed.push(evaluated);
       }
       throw new Error(`Tab does not lead to ${name}, but to ${passed.join(', ')}`);
     }

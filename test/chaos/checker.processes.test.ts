@@ -42,7 +42,7 @@ async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[
     await fleet.startWorker(env);
     await sent;
   }
-  await scene.settle(fleet, { load });
+  await scene.waitUntilApplied(fleet, { load });
   await fleet.stop();
   return scene;
 }
@@ -96,7 +96,7 @@ test('a service that ignores idempotency keys is detected by I2, also by its ans
   const one = keyed.make();
   await keyed.repeat(one, 3);
   await keyed.misuse(one);
-  await scene.settle(fleet, {});
+  await scene.waitUntilApplied(fleet, {});
   const findings = await checkKeyed(fleet.pool, id, keyed.all);
   expect(findings.map(({ invariant }) => invariant)).toEqual(['I2']);
   expect(findings[0]!.what).toMatch(/keyed-0, sent 3 times .* 3 attribute objects, 3 events, 3 purchases/);

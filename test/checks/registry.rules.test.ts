@@ -50,11 +50,11 @@ const bytesOf = (name: string, megabytes: number) => ({
   [name]: { value: megabytes * 1024 ** 2, mark: 64 * 1024 ** 2, unit: 'bytes', over: false },
 });
 
-const lossOf = (found: 'empty' | 'behind'): Partial<Readings> => ({
+const lossOf = (result: 'empty' | 'behind'): Partial<Readings> => ({
   loss: {
     losses: 1,
     latest: 3,
-    found,
+    found: result,
     acceptedFrom: '2026-01-02T03:00:00Z',
     acceptedUntil: '2026-01-02T03:01:00Z',
   },
@@ -496,17 +496,17 @@ const cases: Case[] = (
   ] as [string, Partial<Readings>, string, string, RegExp][]
 ).map(([name, change, id, severity, sentence]) => ({ name, change, id, severity, sentence }));
 
-const found = (change: Partial<Readings>, place: 'fleet' | 'process' | 'machine' = 'fleet') =>
-  findProblems({ ...well, ...change }, place);
+const problemsOf = (change: Partial<Readings>, scope: 'fleet' | 'process' | 'machine' = 'fleet') =>
+  findProblems({ ...well, ...change }, scope);
 
 test('a healthy fleet has no problem', () => {
-  expect(found({})).toEqual([]);
+  expect(problemsOf({})).toEqual([]);
 });
 
 test.each(cases)(
   'lists one problem with values, impact, first step and link if $name',
   ({ change, id, severity, sentence }) => {
-    const problems = found(change);
+    const problems = problemsOf(change);
     expect(problems.map((problem) => [problem.id, problem.severity])).toEqual([[id, severity]]);
     const [problem] = problems;
     expect(problem!.sentence).toMatch(sentence);
@@ -517,7 +517,9 @@ test.each(cases)(
 );
 
 test('a problem that names a workspace has its id and a permit, and JSON has neither', () => {
-  const named = cases.flatMap(({ change }) => found(change)).filter(({ sentence }) => /shop/.test(sentence));
+  const named = cases
+    .flatMap(({ change }) => problemsOf(change))
+    .filter(({ sentence }) => /shop/.test(sentence));
   expect(new Set(named.map(({ scope }) => scope))).toEqual(new Set(['stream', 'run']));
   for (const problem of named) {
     expect([problem.id, problem.workspaceId]).toEqual([problem.id, SHOP]);
@@ -527,13 +529,13 @@ test('a problem that names a workspace has its id and a permit, and JSON has nei
 });
 
 test('repeated ends without a recorded error refer to the log and name no cause', () => {
-  const [problem] = found({ ends: [{ name: 'worker', count: 3, since: at, lastError: null }] });
+  const [problem] = problemsOf({ ends: [{ name: 'worker', count: 3, since: at, lastError: null }] });
   expect(problem!.sentence).toBe('worker ended 3 times in 5 min; no error was recorded; read its log.');
 });
 
 test('only an operator sees the last error of a process', () => {
   const ends = [{ name: 'worker' as const, count: 3, since: at, lastError: 'user-1 is too large' }];
-  const [problem] = found({ ends });
+  const [problem] = problemsOf({ ends });
   expect(problem!.sentence).toContain('user-1');
   expect(problem!.publicSentence).toBe('worker ended 3 times in 5 min.');
 });
@@ -566,14 +568,14 @@ test('a process lists problems of its own work', () => {
     unreadable: [{ lane: 1, version: 9, reads: 8 }],
     overdue: [{ kind: 'sync run', id: 'r', seconds: 400 }],
   };
-  expect(found({ own }, 'process').map(({ id }) => id)).toEqual([
+  expect(problemsOf({ own }, 'process').map(({ id }) => id)).toEqual([
     ...['job-overdue', 'standstill', 'lane-stuck', 'job-unreadable'],
   ]);
 });
 
 test('a different number of lanes in the settings is a problem of the machine', () => {
   const spread = { lanes: 4, shards: 1 };
-  const [problem] = found({ spread, settings: { lanes: 1, shards: 1 } }, 'machine');
+  const [problem] = problemsOf({ spread, settings: { lanes: 1, shards: 1 } }, 'machine');
   expect([problem!.sentence, problem!.firstStep]).toEqual([
     'LANES is 1 here, and the installation has 4.',
     expect.stringContaining('Set LANES=4'),
@@ -582,7 +584,7 @@ test('a different number of lanes in the settings is a problem of the machine', 
 
 test('problems are sorted by severity, and all of them are listed', () => {
   const all = { ...diskWith(4 * GB), ...lossOf('empty'), ...markedAs(depthOf(60_000, true)) };
-  const ids = (change: Partial<Readings>) => found(change).map(({ id }) => id);
+  const ids = (change: Partial<Readings>) => problemsOf(change).map(({ id }) => id);
   expect(ids({ ...all, deadLetters: { count: 4, isMore: false, since: at } })).toEqual([
     ...['queue-lost', 'refuses', 'disk-filling', 'dead-letters'],
   ]);
@@ -591,39 +593,39 @@ test('problems are sorted by severity, and all of them are listed', () => {
 test('an unreachable store hides the problems that it causes', () => {
   const processes = [one('web', { missing: ['redis'], refusedPerSecond: 9 }), one('worker')];
   const lacking = [{ name: 'redis' as const, since: at }, { name: 'producer' as const }];
-  expect(found({ processes, lacking, lanes: undefined }).map(({ id }) => id)).toEqual(['redis-away']);
+  expect(problemsOf({ processes, lacking, lanes: undefined }).map(({ id }) => id)).toEqual(['redis-away']);
 });
 
 test('silent processes are not reported as refusing or as running another release', () => {
   const gone = { silentSeconds: 60, marks: depthOf(60_000, true), refusedPerSecond: 5, pid: 43 };
   const processes = [one('web'), one('web', gone), one('worker'), newer(60)];
-  expect(found({ processes }).map(({ id }) => id)).toEqual(['process-silent', 'process-silent']);
+  expect(problemsOf({ processes }).map(({ id }) => id)).toEqual(['process-silent', 'process-silent']);
 });
 
 test('a worker that has just taken a lane is not reported for the age of its jobs', () => {
   const worker = one('worker', { held: held('2026-01-02T03:04:49.000Z') });
-  expect(found({ lanes: stuck, drained: 0, processes: [one('web'), worker] }).map(({ id }) => id)).toEqual([
-    'draining',
-  ]);
+  expect(
+    problemsOf({ lanes: stuck, drained: 0, processes: [one('web'), worker] }).map(({ id }) => id),
+  ).toEqual(['draining']);
 });
 
 test('a blocked lane may wait for the newer release while two releases run', () => {
   const processes = [one('web'), one('worker'), newer()];
-  const [problem] = found({ lanes: stuck, drained: 0, processes });
+  const [problem] = problemsOf({ lanes: stuck, drained: 0, processes });
   expect(problem!.firstStep).toMatch(/^Two releases run: /);
 });
 
 test('the runbook quotes a console sentence for every fault, or gives a reason why not', () => {
   const rowsOf = (file: string) =>
     [...readFileSync(path.join(packageRoot, file), 'utf8').matchAll(/^\| (\d+) \|(.*)\|$/gm)].map(
-      ([, number, rest]) => ({ number: Number(number), told: rest!.split('|').at(-1)!.trim() }),
+      ([, number, rest]) => ({ number: Number(number), reported: rest!.split('|').at(-1)!.trim() }),
     );
   const rows = rowsOf('docs/runbook.md');
   expect(rows).toHaveLength(30);
-  const sentences = cases.flatMap(({ change }) => found(change).map(({ sentence }) => sentence));
-  for (const { number, told } of rows) {
-    const quoted = [...told.matchAll(/“([^”]+)”/g)].map(([, phrase]) => phrase!);
-    if (quoted.length === 0) expect(told, `fault ${number}`).toMatch(/^not shown, because /);
+  const sentences = cases.flatMap(({ change }) => problemsOf(change).map(({ sentence }) => sentence));
+  for (const { number, reported } of rows) {
+    const quoted = [...reported.matchAll(/“([^”]+)”/g)].map(([, phrase]) => phrase!);
+    if (quoted.length === 0) expect(reported, `fault ${number}`).toMatch(/^not shown, because /);
     const unsaid = quoted.filter((phrase) => !sentences.some((sentence) => sentence.includes(phrase)));
     expect(unsaid, `fault ${number}`).toEqual([]);
   }
@@ -632,7 +634,7 @@ test('the runbook quotes a console sentence for every fault, or gives a reason w
 test('Redis is reported as filling above nine tenths of the limit of web, as the alert is', () => {
   const memory = (value: number, over = false) =>
     markedAs({ redis_memory: { value, mark: 80, unit: 'percent', over } });
-  const ids = (change: Partial<Readings>) => found(change).map(({ id }) => id);
+  const ids = (change: Partial<Readings>) => problemsOf(change).map(({ id }) => id);
   expect([ids(memory(72)), ids(memory(72.1)), ids(memory(81, true))]).toEqual([
     ...[[], ['redis-filling'], ['refuses']],
   ]);
@@ -642,7 +644,7 @@ test('Redis is reported as filling above nine tenths of the limit of web, as the
 });
 
 test('a queue that waits for less than ten seconds is not a problem', () => {
-  expect(found({ lanes: lanesOf([500, 9]) })).toEqual([]);
+  expect(problemsOf({ lanes: lanesOf([500, 9]) })).toEqual([]);
 });
 
 test('lanes are formatted as ranges and lists', () => {

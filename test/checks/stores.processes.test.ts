@@ -7,7 +7,7 @@ import { type StoreProxy, startProxy } from '../setup/proxy.ts';
 import { CONSOLE, surfacesOf } from './surfaces.ts';
 
 /** Milliseconds until every place must name an unreachable store. Scaled by the load of the machine, at least 2 s. */
-const within = () => 1000 * Math.max(2, (2 * loadavg()[0]!) / availableParallelism());
+const timeLimit = () => 1000 * Math.max(2, (2 * loadavg()[0]!) / availableParallelism());
 
 let fleet: Fleet;
 let postgres: StoreProxy;
@@ -30,16 +30,16 @@ beforeAll(async () => {
 async function watch(milliseconds: number, until?: RegExp) {
   const seen = new Set<string>();
   const begun = performance.now();
-  let found: number | undefined;
+  let result: number | undefined;
   while (performance.now() - begun < milliseconds) {
     for (const sentence of await surfaces.console()) {
       seen.add(sentence);
-      if (until?.test(sentence)) found ??= performance.now() - begun;
+      if (until?.test(sentence)) result ??= performance.now() - begun;
     }
-    if (until && found !== undefined) break;
+    if (until && result !== undefined) break;
     await sleep(40);
   }
-  return { seen: [...seen], found };
+  return { seen: [...seen], result };
 }
 
 const away = {
@@ -77,18 +77,18 @@ describe.each(faults)('$fault $store', ({ store, begin, end }) => {
     const recover = () => (ended ??= end());
     onTestFinished(async () => void (await recover()));
     await begin();
-    const { seen, found } = await watch(60_000, away[store]);
-    expect(found, seen.join()).toBeLessThan(within());
+    const { seen, result } = await watch(60_000, away[store]);
+    expect(result, seen.join()).toBeLessThan(timeLimit());
     for (const process of processes)
       await waitUntil(async () => (await surfaces.readyz(process)).some((one) => away[store].test(one)), {
-        ...{ what: `${process.name}: the reason in /readyz`, deadline: within() },
+        ...{ what: `${process.name}: the reason in /readyz`, deadline: timeLimit() },
       });
     await Promise.all(
       processes.map(({ log, name }, at) =>
         waitUntil(
           () => log.slice(lines[at]).some(({ msg }) => String(msg).startsWith(`${store} does not answer`)),
           {
-            ...{ what: `the line of ${name}`, deadline: within() },
+            ...{ what: `the line of ${name}`, deadline: timeLimit() },
           },
         ),
       ),
@@ -115,8 +115,8 @@ test('a Postgres that became read-only is named within two seconds', async () =>
   await fleet.pool.query(`alter database "${rows[0].name}" set default_transaction_read_only = on`);
   await postgres.leave();
   await postgres.comeBack();
-  const { seen, found } = await watch(60_000, /^Postgres is read-only/);
-  expect(found, seen.join()).toBeLessThan(within());
+  const { seen, result } = await watch(60_000, /^Postgres is read-only/);
+  expect(result, seen.join()).toBeLessThan(timeLimit());
   for (const one of ['doctor', 'status'] as const)
     await surfaces.until(one, /^Postgres is read-only/, 30_000);
 }, 240_000);

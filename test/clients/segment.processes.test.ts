@@ -81,11 +81,11 @@ describe.each(eitherBackend)('the npm package @segment/action-destinations; queu
     return responses.at(-1)!;
   }
 
-  async function exported(asked: object) {
+  async function exported(requested: object) {
     const answer = await fetch(`${settings.endpoint}/users/export/ids`, {
       method: 'POST',
       headers: { Authorization: `Bearer ${settings.api_key}`, 'Content-Type': 'application/json' },
-      body: JSON.stringify(asked),
+      body: JSON.stringify(requested),
     });
     return (await answer.json()) as { users: Record<string, unknown>[] };
   }

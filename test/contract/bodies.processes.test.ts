@@ -25,7 +25,7 @@ const ELEMENTS: Json[][] = [[], [null], [7], ['\u0000'], [[]], [{}], [{ a: '\ud8
 
 // Rejected requests never reach the queue, so one kind of queue is enough.
 describe('bodies and errors of every operation', () => {
-  const { accept, ask, access, fleet, makeKey, staysPrivate } = contractScene('redis');
+  const { accept, call, access, fleet, makeKey, staysPrivate } = contractScene('redis');
 
   describe('its body', () => {
     describe.each(withBody)('$id, which takes a body,', (operation) => {
@@ -161,7 +161,7 @@ describe('bodies and errors of every operation', () => {
         const answers: ApiAnswer[] = [];
         const refuse = async (change: ApiRequest) => answers.push(await accept(operation, change));
         const example = await access().example(operation, fleet().workspace);
-        answers.push(await ask(example));
+        answers.push(await call(example));
         if (operation.permission) await refuse({ key: await makeKey([]) });
         await refuse({ headers: { 'Idempotency-Key': 'two words' } });
         if (operation.body) {

@@ -19,7 +19,7 @@ const withPermission = withApiKey.filter(({ permission }) => permission !== unde
 const withKey = operations.filter(({ method }) => method === 'POST');
 
 describe.each(eitherBackend)('every operation, with the queue in %s', (backend) => {
-  const { ask, accept, access, fleet, makeKey, port, staysPrivate } = contractScene(backend, { edges: 2 });
+  const { call, accept, access, fleet, makeKey, port, staysPrivate } = contractScene(backend, { edges: 2 });
 
   describe('admission', () => {
     describe.each(operations)('$id', (operation) => {
@@ -118,13 +118,13 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
       });
 
       test('returns the limit, the remaining requests and the time of the reset', async () => {
-        const asked = Math.floor(Date.now() / 1000);
+        const sentAt = Math.floor(Date.now() / 1000);
         const { headers } = await accept(operation);
         const [limit, remaining, reset] = ['limit', 'remaining', 'reset'].map((name) =>
           Number(headers.get(`x-ratelimit-${name}`)),
         ) as [number, number, number];
         expect(remaining).toBeLessThan(limit);
-        expect(reset).toBeGreaterThanOrEqual(asked);
+        expect(reset).toBeGreaterThanOrEqual(sentAt);
       });
 
       test('answers another method with 405 and Allow, a path below it with 404', async () => {
@@ -135,10 +135,10 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
         const method = ['DELETE', 'PATCH', 'PUT', 'POST', 'GET'].find(
           (name) => !allowed.includes(name as never),
         )!;
-        const other = await ask({ method, path, key: fleet().workspace.key });
+        const other = await call({ method, path, key: fleet().workspace.key });
         expect(other).toMatchObject({ status: 405, body: noOperation(operation, 'Method Not Allowed', 405) });
         expect(other.headers.get('allow')?.split(', ')).toEqual(allowed);
-        const below = await ask({
+        const below = await call({
           method: operation.method,
           path: `${path}/nowhere/at/all`,
           key: fleet().workspace.key,
@@ -150,14 +150,14 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
     test('an unknown path is 404, with and without a key', async () => {
       for (const path of ['/nowhere', '/users', '/USERS/TRACK/x', '/%ff', '//']) {
         for (const key of [undefined, fleet().workspace.key]) {
-          const { status, body } = await ask({ method: 'POST', path, key, json: {} });
+          const { status, body } = await call({ method: 'POST', path, key, json: {} });
           expect({ path, status, body }).toEqual({ path, status: 404, body: errorBodyOf('notFound') });
         }
       }
     });
 
     test('a path with a trailing slash is 404, whose detail names the path without it', async () => {
-      const { status, body } = await ask({ method: 'POST', path: '/users/track/', json: {} });
+      const { status, body } = await call({ method: 'POST', path: '/users/track/', json: {} });
       expect({ status, body }).toEqual({
         status: 404,
         body: {

@@ -13,7 +13,7 @@ const withBody = withApiKey.filter(({ body }) => body);
 const tracking = withApiKey.filter(({ id }) => id.startsWith('users.track'));
 
 describe('how five clients read rejections', () => {
-  const { accept, ask, access, fleet, makeKey } = contractScene('redis');
+  const { accept, call, access, fleet, makeKey } = contractScene('redis');
 
   /** Expects each client to read the answer, and the answer to have this status. */
   function expectReadable(answer: ApiAnswer, status: number, json: Json | undefined): void {
@@ -39,7 +39,7 @@ describe('how five clients read rejections', () => {
       await refuse(operation, 401, { key: 'unknown' });
       await refuse(operation, 403, { key: await makeKey(permissions, ['192.0.2.1']) });
       const { method, path } = exampleOf(operation);
-      const below = await ask({ method: method!, path: `${path!.split('?')[0]}/nowhere/at/all` });
+      const below = await call({ method: method!, path: `${path!.split('?')[0]}/nowhere/at/all` });
       expectReadable(below, 404, undefined);
     });
 

@@ -35,7 +35,7 @@ export function contractScene(backend: Backend, { edges = 1 } = {}) {
   const port = () => fleet.edges[0]!.port;
 
   /** Sends a request, and checks the properties that every answer has, whatever its status. */
-  async function ask(request: ApiRequest, to = port()): Promise<ApiAnswer> {
+  async function call(request: ApiRequest, to = port()): Promise<ApiAnswer> {
     if (request.key !== undefined) sent.add(request.key);
     const answer = await send(to, request);
     expectCommonHeaders(answer.headers, /^\d*$/);
@@ -49,7 +49,7 @@ export function contractScene(backend: Backend, { edges = 1 } = {}) {
     access: () => access,
     port,
 
-    ask,
+    call,
 
     /** Sends a request that the operation accepts, with a change, and with valid credentials. */
     async accept(
@@ -61,7 +61,7 @@ export function contractScene(backend: Backend, { edges = 1 } = {}) {
       const admitted = await access.admit(operation, whose);
       const headers = { ...admitted.headers, ...change.headers };
       const example = await access.example(operation, whose);
-      return ask({ ...example, ...admitted, ...change, headers }, to);
+      return call({ ...example, ...admitted, ...change, headers }, to);
     },
 
     /** Creates a key of the fleet's workspace. */

@@ -24,15 +24,17 @@ export async function faultsOf(object: Manifest): Promise<string[]> {
     ? object.apiVersion.split('/')
     : ['', object.apiVersion];
   const home = packages[group!] ?? 'kubernetes-models';
-  const place = [home, group!.replace(/^(?:rbac|storage)$/, '$&.k8s.io'), version].filter(Boolean).join('/');
-  const models = (await import(place)) as Record<string, Model>;
+  const schemaPath = [home, group!.replace(/^(?:rbac|storage)$/, '$&.k8s.io'), version]
+    .filter(Boolean)
+    .join('/');
+  const models = (await import(schemaPath)) as Record<string, Model>;
   const Model = models[object.kind];
-  if (!Model) throw new Error(`${place} has no ${object.kind}`);
-  const known = new Set<string>();
+  if (!Model) throw new Error(`${schemaPath} has no ${object.kind}`);
+  const missing = new Set<string>();
   // The model copies its members, and would therefore read all of them.
   const model = new Model(object);
   for (const [name, value] of Object.entries(object))
-    Object.assign(model, { [name]: watch(value, `/${name}`, known) });
+    Object.assign(model, { [name]: watch(value, `/${name}`, missing) });
   const faults: string[] = [];
   try {
     model.validate();
@@ -40,19 +42,19 @@ export async function faultsOf(object: Manifest): Promise<string[]> {
     faults.push((error as Error).message);
   }
   for (const [name, value] of Object.entries(object))
-    for (const at of pathsOf(value, `/${name}`)) if (!known.has(at)) faults.push(`${at} is not known`);
+    for (const at of pathsOf(value, `/${name}`)) if (!missing.has(at)) faults.push(`${at} is not known`);
   return faults;
 }
 
 /** Wraps a value so that each member that is read is recorded. */
-function watch(value: unknown, at: string, known: Set<string>): unknown {
+function watch(value: unknown, at: string, existing: Set<string>): unknown {
   if (typeof value !== 'object' || value === null) return value;
   return new Proxy(value, {
     get(target, name) {
       const member = Reflect.get(target, name);
       if (typeof name === 'symbol' || !Object.hasOwn(target, name)) return member;
-      known.add(`${at}/${name}`);
-      return watch(member, `${at}/${name}`, known);
+      existing.add(`${at}/${name}`);
+      return watch(member, `${at}/${name}`, existing);
     },
   });
 }

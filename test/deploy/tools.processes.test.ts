@@ -47,7 +47,7 @@ test('systemd-analyze accepts every line of the units, if it is installed', asyn
     return copy;
   });
   const verified = run('systemd-analyze', ['verify', '--man=no', ...files]).then(({ stderr }) => stderr);
-  const said = await tried('systemd-analyze', verified);
+  const verification = await tried('systemd-analyze', verified);
   // systemd-analyze may also report other units of this machine.
-  expect((said ?? '').split('\n').filter((line) => line.includes('penstock'))).toEqual([]);
+  expect((verification ?? '').split('\n').filter((line) => line.includes('penstock'))).toEqual([]);
 });

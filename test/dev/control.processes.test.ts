@@ -184,8 +184,8 @@ describe('control endpoints', () => {
       const time = new Date().toISOString();
       await track({ events: [1, 2].map(() => ({ external_id: 'ada', name: 'read', time })) });
       const filesOfExport = async () => {
-        const asked = { segment_id, fields_to_export: ['external_id'] };
-        const { url } = await client.json('/users/export/segment', asked);
+        const requested = { segment_id, fields_to_export: ['external_id'] };
+        const { url } = await client.json('/users/export/segment', requested);
         expect((await client.control('/settle', { timeout_ms: 60_000 })).body.settled).toBe(true);
         const response = await fetch(`${facts.url}${new URL(url).pathname}`);
         expect(response.status).toBe(200);

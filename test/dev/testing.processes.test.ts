@@ -22,8 +22,8 @@ const ada = (externalId: string) => ({ attributes: [{ external_id: externalId, f
 const track = (externalId: string) => penstock.post('/users/track', ada(externalId));
 
 async function users(...externalIds: string[]): Promise<string[]> {
-  const found = await penstock.post('/users/export/ids', { external_ids: externalIds });
-  return found.users.map(({ external_id }: { external_id: string }) => external_id);
+  const result = await penstock.post('/users/export/ids', { external_ids: externalIds });
+  return result.users.map(({ external_id }: { external_id: string }) => external_id);
 }
 
 const isRunning = (pid: number) => {
@@ -58,10 +58,10 @@ describe('startPenstock', () => {
     await track('ada');
     await track('bob');
     const wanted = { path: '/users/track', body: { attributes: [{ external_id: 'bob' }] } };
-    const [found, ...more] = await penstock.requests(wanted);
+    const [first, ...more] = await penstock.requests(wanted);
     expect(more).toEqual([]);
-    expect(found).toMatchObject({ method: 'POST', status: 201 });
-    expect(found!.body.attributes).toEqual([{ external_id: 'bob', first_name: 'Ada' }]);
+    expect(first).toMatchObject({ method: 'POST', status: 201 });
+    expect(first!.body.attributes).toEqual([{ external_id: 'bob', first_name: 'Ada' }]);
     expect(await penstock.requests()).toHaveLength(2);
     await penstock.clearRequests();
     expect(await penstock.requests()).toEqual([]);

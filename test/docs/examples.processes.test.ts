@@ -133,8 +133,10 @@ async function runGuide(name: string, before: readonly Step[] = []): Promise<voi
   const address = `http://127.0.0.1:${fleet.edges[0]!.port}`;
   let requestId = '';
   const run = async ({ command, answer }: Step) => {
-    const asked = command.replaceAll('http://127.0.0.1:3000', address).replaceAll('<request_id>', requestId);
-    const { stdout } = await promisify(execFile)('/bin/sh', ['-ec', asked], { env, timeout: 60_000 });
+    const requested = command
+      .replaceAll('http://127.0.0.1:3000', address)
+      .replaceAll('<request_id>', requestId);
+    const { stdout } = await promisify(execFile)('/bin/sh', ['-ec', requested], { env, timeout: 60_000 });
     if (answer !== undefined) {
       const body = stdout.slice(stdout.startsWith('HTTP/') ? stdout.indexOf('\r\n\r\n') : 0);
       expect([command, JSON.parse(body)]).toEqual([command, answer]);

@@ -32,14 +32,14 @@ function blocksOf(): string[][] {
 
 /** The other service, which accepts every request. */
 let upstream: Server;
-const asked: string[] = [];
+const requested: string[] = [];
 let folder: string;
 let searchPath: string;
 let env: Awaited<ReturnType<typeof settingsWithCluster>>;
 
 beforeAll(async () => {
   upstream = createServer((request, response) => {
-    asked.push(request.url ?? '');
+    requested.push(request.url ?? '');
     request.resume().on('end', () => {
       response.writeHead(201, { 'Content-Type': 'application/json' });
       response.end('{"message":"success"}');
@@ -83,7 +83,7 @@ async function start(block: string): Promise<void> {
   await startAndWait({ ...env, ...(upstreamUrl !== undefined && { PROXY_UPSTREAM: upstreamUrl }) });
 }
 
-const ask = (at: string, json: Json) => send(Number(env.PORT), { path: at, key: THEIR_KEY, json });
+const call = (at: string, json: Json) => send(Number(env.PORT), { path: at, key: THEIR_KEY, json });
 const named = (external_id: string) => ({
   attributes: [{ external_id, first_name: external_id, plan: 'pro' }],
 });
@@ -123,13 +123,13 @@ test('every block of the page runs in order, and users are where each step says'
   await start(proxy![0]!);
   const carol = { external_id: 'carol', email: 'carol@example.com', email_subscribe: 'opted_in' };
   const bought = { product_id: 'sku', currency: 'USD', price: 5, time: '2026-01-01T00:00:00Z' };
-  const tracked = await ask('/users/track', {
+  const tracked = await call('/users/track', {
     attributes: [...named('carol').attributes, carol],
     purchases: [{ external_id: 'carol', ...bought }],
   });
   expect(tracked.body).toEqual({ message: 'success' });
-  expect((await ask('/users/track/sync', named('dora'))).status).toBe(201);
-  expect(asked).toEqual(['/users/track', '/users/track/sync']);
+  expect((await call('/users/track/sync', named('dora'))).status).toBe(201);
+  expect(requested).toEqual(['/users/track', '/users/track/sync']);
   await waitForCount(`select count(*) from profiles where external_id in ('carol', 'dora')`, 2);
 
   mkdirSync(path.join(folder, 'currents', 'event_type=users.behaviors.CustomEvent'), { recursive: true });
@@ -160,13 +160,13 @@ test('every block of the page runs in order, and users are where each step says'
   await expect(differing).rejects.toThrow(/external_id eve +user +only there/);
 
   await start(cutOver![0]!);
-  expect((await ask('/users/track', named('erin'))).status).toBe(201);
+  expect((await call('/users/track', named('erin'))).status).toBe(201);
   await waitForCount(`select count(*) from profiles where external_id = 'erin'`, 1);
-  expect(asked).toHaveLength(2);
+  expect(requested).toHaveLength(2);
 
   await start(goBack![0]!);
-  expect((await ask('/users/track', named('frank'))).body).toEqual({ message: 'success' });
-  expect(asked).toHaveLength(3);
+  expect((await call('/users/track', named('frank'))).body).toEqual({ message: 'success' });
+  expect(requested).toHaveLength(3);
   await waitForCount(`select count(*) from profiles where external_id = 'frank'`, 1);
 
   // Restore into the same installation: another one has only an own address.

@@ -11,14 +11,14 @@ import { packageRoot } from '../../src/platform/files.ts';
 const operations = allOperations('service_id');
 const document = JSON.parse(JSON.stringify(openApiDocument(operations)));
 const site = createSite(document);
-const textOf = (place: string) => site.page(place)!.toString();
+const textOf = (address: string) => site.page(address)!.toString();
 
 /** Returns every page that links lead to, starting from the first page. */
 function crawl(): Map<string, string> {
   const pages = new Map([['', textOf('')]]);
   for (const [, text] of pages)
-    for (const [, place] of text.matchAll(/href="\/docs(\/(?:(?:guides|reference)\/[^"#]+|calculator))/g))
-      if (!pages.has(place!)) pages.set(place!, site.page(place!)?.toString() ?? '');
+    for (const [, address] of text.matchAll(/href="\/docs(\/(?:(?:guides|reference)\/[^"#]+|calculator))/g))
+      if (!pages.has(address!)) pages.set(address!, site.page(address!)?.toString() ?? '');
   return pages;
 }
 const pages = crawl();
@@ -27,14 +27,14 @@ const MAX_BYTES = 150_000;
 
 describe('the pages of the documentation', () => {
   test('exist for each operation and each guide, and links lead to all of them', () => {
-    const places = [
+    const paths = [
       '',
       ...readGuides().map(({ name }) => `/guides/${name}`),
       ...operations.map(({ id }) => `/reference/${id}`),
       '/calculator',
     ];
-    expect([...pages.keys()].sort()).toEqual(places.sort());
-    expect([...pages].filter(([, text]) => text === '').map(([place]) => place)).toEqual([]);
+    expect([...pages.keys()].sort()).toEqual(paths.sort());
+    expect([...pages].filter(([, text]) => text === '').map(([address]) => address)).toEqual([]);
   });
 
   test('every guide is on a shelf, except the index and the pages for contributors', () => {
@@ -45,11 +45,11 @@ describe('the pages of the documentation', () => {
   });
 
   test('every link has a target: pages, anchors, pictures, styles and scripts exist', () => {
-    const broken = [...pages].flatMap(([place, text]) =>
+    const broken = [...pages].flatMap(([address, text]) =>
       [...text.matchAll(/(?:href|src)="([^"]*)"/g)]
         .map(([, link]) => link!)
-        .filter((link) => !isThere(link, place))
-        .map((link) => `${place} leads to ${link}`),
+        .filter((link) => !isThere(link, address))
+        .map((link) => `${address} leads to ${link}`),
     );
     expect(broken).toEqual([]);
   });
@@ -66,18 +66,18 @@ describe('the pages of the documentation', () => {
   });
 
   test('every link of a page has a text, those around an operation included', () => {
-    const wordless = [...pages].flatMap(([place, text]) =>
-      [...text.matchAll(/<a [^>]*>\s*(?=<\/a>|<a )/g)].map(([link]) => `${place}: ${link}`),
+    const wordless = [...pages].flatMap(([address, text]) =>
+      [...text.matchAll(/<a [^>]*>\s*(?=<\/a>|<a )/g)].map(([link]) => `${address}: ${link}`),
     );
     expect(wordless).toEqual([]);
   });
 
   test('pictures, styles and scripts are local; external addresses are only links', () => {
-    for (const [place, text] of pages) {
+    for (const [address, text] of pages) {
       const loaded = [...text.matchAll(/<(?:img|script|link|iframe)[^>]*?(?:src|href)="([^"]*)"/g)];
       for (const [, link] of loaded)
-        expect([place, link]).toEqual([place, expect.stringMatching(/^\/docs\/|^data:,$/)]);
-      expect([place, /<script(?! src=)|<style|\son\w+=|\sstyle=/.test(text)]).toEqual([place, false]);
+        expect([address, link]).toEqual([address, expect.stringMatching(/^\/docs\/|^data:,$/)]);
+      expect([address, /<script(?! src=)|<style|\son\w+=|\sstyle=/.test(text)]).toEqual([address, false]);
     }
   });
 
@@ -87,7 +87,7 @@ describe('the pages of the documentation', () => {
     );
     const own = assets.reduce((sum, size) => sum + size, 0);
     const large = [...pages].filter(([, text]) => Buffer.byteLength(text) + own > MAX_BYTES);
-    expect(large.map(([place, text]) => [place, text.length + own])).toEqual([]);
+    expect(large.map(([address, text]) => [address, text.length + own])).toEqual([]);
   });
 
   test('are built once', () => {
@@ -138,8 +138,8 @@ function namesIn(schema: unknown): string[] {
 describe('a guide', () => {
   const hostile = '<img src=x onerror=alert(1)>';
   const guide = { name: 'x', title: 'x', shelf: 'x', file: 'docs/x.md' };
-  const places = { files: new Map([['docs/api.md', '/docs/guides/api']]), operations: new Map() };
-  const rendered = (markdown: string) => renderGuide({ ...guide, markdown, tasks: '' }, places).text;
+  const routes = { files: new Map([['docs/api.md', '/docs/guides/api']]), operations: new Map() };
+  const rendered = (markdown: string) => renderGuide({ ...guide, markdown, tasks: '' }, routes).text;
 
   test('shows HTML of its text as text, wherever it occurs', () => {
     for (const markdown of [
@@ -230,10 +230,10 @@ describe('the search', () => {
   });
 
   test('splits a word with hyphens, and searches for at most eight words', async () => {
-    const asked = 'one-two-three-four-five-six-seven-eight-nine';
-    const text = asked.replaceAll('-', ' ').replace(' nine', '');
+    const requested = 'one-two-three-four-five-six-seven-eight-nine';
+    const text = requested.replaceAll('-', ' ').replace(' nine', '');
     const search = await createSearch([{ title: 'T', heading: 'H', path: '/p', text }]);
-    expect(search(asked)).toHaveLength(1);
+    expect(search(requested)).toHaveLength(1);
   });
 
   test('does the same amount of work for a long query as for a short one', async () => {

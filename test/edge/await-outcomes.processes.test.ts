@@ -42,17 +42,19 @@ describe('waiting for the outcomes of objects', () => {
 
   test('continues until the outcome of the last object is known', async () => {
     const [first, last] = [uuidv7(), uuidv7()];
-    const settled = createEffects(database.pool).outcomes([first, last]);
+    const received = createEffects(database.pool).outcomes([first, last]);
     await decide(database.pool, first);
     await sleep(200);
     await decide(database.pool, last, 'taken');
-    expect(await settled).toEqual({ errors: new Map([[last, 'taken']]) });
+    expect(await received).toEqual({ errors: new Map([[last, 'taken']]) });
   });
 
   test('ends without a result before clients time out', async () => {
-    const known = uuidv7();
-    await decide(database.pool, known);
-    const { result, milliseconds } = await timed(createEffects(database.pool).outcomes([known, uuidv7()]));
+    const appliedId = uuidv7();
+    await decide(database.pool, appliedId);
+    const { result, milliseconds } = await timed(
+      createEffects(database.pool).outcomes([appliedId, uuidv7()]),
+    );
     expect(result).toEqual({ unknown: expect.any(String) });
     expect(milliseconds).toBeGreaterThan(1000);
     expect(milliseconds).toBeLessThan(ANSWERED_WITHIN);
@@ -73,10 +75,10 @@ describe('waiting for the outcomes of objects', () => {
     const id = uuidv7();
     await decide(database.pool, id, 'taken');
     proxy.leave();
-    const settled = createEffects(proxied.pool).outcomes([id]);
+    const received = createEffects(proxied.pool).outcomes([id]);
     await sleep(300);
     await proxy.comeBack();
-    expect(await settled).toEqual({ errors: new Map([[id, 'taken']]) });
+    expect(await received).toEqual({ errors: new Map([[id, 'taken']]) });
   });
 });
 
@@ -88,7 +90,7 @@ describe('a request whose answer reports outcomes', () => {
   afterAll(() => fleet.stop());
 
   const rename = (name: string) => ({ current_external_id: name, new_external_id: `${name}-new` });
-  const ask = (...names: string[]) =>
+  const call = (...names: string[]) =>
     send(fleet.edges[0]!.port, {
       path: '/users/external_ids/rename',
       key: fleet.workspace.key,
@@ -110,7 +112,7 @@ describe('a request whose answer reports outcomes', () => {
   const refused = { type: "'current_external_id' is required", input_array: 'external_id_renames' };
 
   test('is answered with 201 once the workers have decided, with the objects that they refused', async () => {
-    const answer = ask('ada', 'grace');
+    const answer = call('ada', 'grace');
     const [ada, grace] = await waitUntil(() => idsOf('ada', 'grace'), { what: 'the objects' });
     await decide(fleet.pool, ada!);
     await decide(fleet.pool, grace!, 'new_external_id is already in use');
@@ -130,7 +132,7 @@ describe('a request whose answer reports outcomes', () => {
 
   test('is answered with 202 before clients time out if the workers do not decide', async () => {
     const from = performance.now();
-    const { status, headers, body } = await ask('alan');
+    const { status, headers, body } = await call('alan');
     expect(performance.now() - from).toBeLessThan(ANSWERED_WITHIN);
     expect({ status, body }).toEqual({
       status: 202,

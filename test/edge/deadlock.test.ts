@@ -14,20 +14,20 @@ test.each(['of the pool', 'of Prisma'])(
   async (of) => {
     const { url } = await createDatabaseOfOne();
     const { pool, prisma, stop } = openDatabase(url, 3);
-    const inVictim = (work: (ask: Ask) => Promise<void>): Promise<unknown> =>
+    const inVictim = (work: (send: Ask) => Promise<void>): Promise<unknown> =>
       of === 'of Prisma'
         ? prisma.$transaction((tx) => work((statement) => tx.$queryRawUnsafe(statement)))
         : inTransaction(pool, (tx) => work((statement) => tx.query(statement)));
     const other = await pool.connect();
     await other.query(`begin; set local deadlock_timeout = '1min'; ${lock(1)}`);
     let crossing: Promise<unknown> = Promise.resolve();
-    const victim = inVictim(async (ask) => {
-      await ask("set local deadlock_timeout = '50ms'");
-      await ask(lock(2));
+    const victim = inVictim(async (request) => {
+      await request("set local deadlock_timeout = '50ms'");
+      await request(lock(2));
       crossing = other.query(lock(2));
       const waiting = "select from pg_locks where locktype = 'advisory' and not granted";
       await waitUntil(async () => (await pool.query(waiting)).rowCount === 1, { what: 'the other to wait' });
-      await ask(lock(1));
+      await request(lock(1));
     });
     const error = await victim.catch((failure: unknown) => failure);
     expect(String(error)).toMatch(/deadlock/);

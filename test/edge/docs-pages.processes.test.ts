@@ -47,7 +47,7 @@ afterAll(() => {
 });
 
 /** Paths of each kind of page. */
-const places = [
+const paths = [
   ...['', '/guides/api', '/guides/settings', '/guides/console', '/guides/reliability'],
   ...['/reference/users.track', '/reference/subscription.status.get', '/reference/scim.users.patch'],
   ...['/search?q=merge', '/search?q=nothing+of+that', '/search'],
@@ -55,9 +55,9 @@ const places = [
 ];
 
 test('pages and their files come from this server, under a policy that allows no other origin', async () => {
-  for (const place of places) {
-    const page = await fetch(`${origin}/docs${place}`);
-    expect([place, page.status]).toEqual([place, 200]);
+  for (const route of paths) {
+    const page = await fetch(`${origin}/docs${route}`);
+    expect([route, page.status]).toEqual([route, 200]);
     const policy = page.headers.get('content-security-policy')!;
     expect(policy).toContain("default-src 'none'");
     expect(policy).toContain("script-src 'self';");
@@ -93,17 +93,17 @@ test('only files that the pages need are served', async () => {
 });
 
 test('a page that the client has cached is not sent again', async () => {
-  for (const place of ['', '/guides/api', '/reference/users.track']) {
-    const first = await fetch(`${origin}/docs${place}`);
+  for (const address of ['', '/guides/api', '/reference/users.track']) {
+    const first = await fetch(`${origin}/docs${address}`);
     const etag = first.headers.get('etag')!;
     expect([first.headers.get('cache-control'), etag]).toEqual([
       'no-cache',
       expect.stringMatching(/^W\/"\w{16}"$/),
     ]);
     // Not `fetch`: with this header, Node's fetch would add a header that disables caching.
-    const again = async (known: string) => {
-      const asked = get(`${origin}/docs${place}`, { headers: { 'if-none-match': known } });
-      const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+    const again = async (etag: string) => {
+      const pending = get(`${origin}/docs${address}`, { headers: { 'if-none-match': etag } });
+      const [answer] = (await once(pending, 'response')) as [IncomingMessage];
       return [answer.statusCode, await text(answer)];
     };
     expect(await again(etag)).toEqual([304, '']);
@@ -153,10 +153,10 @@ describe('in a browser without any other network', () => {
   test('no page violates axe rules or the policy, contacts other hosts, or exceeds the screen', async () => {
     const page = await browser.newPage();
     const troubles: string[] = [];
-    const asked = new Set<string>();
+    const requested = new Set<string>();
     page.on('pageerror', ({ message }) => troubles.push(message));
     page.on('console', (line) => line.type() === 'error' && troubles.push(line.text()));
-    page.on('request', (request) => asked.add(new URL(request.url()).origin));
+    page.on('request', (request) => requested.add(new URL(request.url()).origin));
     const screens = [
       [1280, 'light'],
       [390, 'dark'],
@@ -166,22 +166,22 @@ describe('in a browser without any other network', () => {
     for (const [turn, [width, colorScheme]] of screens.entries()) {
       await page.setViewportSize({ width, height: 800 });
       await page.emulateMedia({ colorScheme });
-      for (const [at, place] of places.entries()) {
+      for (const [at, route] of paths.entries()) {
         // In the short form, each page is checked by axe on one of the screens in turn, and for its width on both
         // widths.
         const isJudged = isLong || (at + turn) % screens.length === 0;
         if (!isJudged && turn > 1) continue;
-        await page.goto(`${origin}/docs${place}`);
+        await page.goto(`${origin}/docs${route}`);
         await page.evaluate('for (const one of document.querySelectorAll("main details")) one.open = true');
-        const found = isJudged ? await findings(page) : [];
-        expect([place, width, colorScheme, found]).toEqual([place, width, colorScheme, []]);
+        const actual = isJudged ? await findings(page) : [];
+        expect([route, width, colorScheme, actual]).toEqual([route, width, colorScheme, []]);
         const wide = Number(await page.evaluate('document.documentElement.scrollWidth'));
-        expect([place, wide <= width]).toEqual([place, true]);
-        expect([place, await page.locator('h1').count()]).toEqual([place, 1]);
+        expect([route, wide <= width]).toEqual([route, true]);
+        expect([route, await page.locator('h1').count()]).toEqual([route, 1]);
       }
     }
     expect(troubles).toEqual([]);
-    expect([...asked].filter((one) => one !== origin && one !== 'null')).toEqual([]);
+    expect([...requested].filter((one) => one !== origin && one !== 'null')).toEqual([]);
     await page.close();
   }, 200_000);
 

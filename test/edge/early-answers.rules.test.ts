@@ -9,10 +9,10 @@ import { createLog, createStrangersLog } from '../../src/platform/log.ts';
 let server: Server;
 let port: number;
 /** Paths of the requests that reached the handler. */
-const asked: string[] = [];
+const requested: string[] = [];
 beforeAll(async () => {
   server = createServer({ connectionsCheckingInterval: 20 }, (request, response) => {
-    asked.push(request.url!);
+    requested.push(request.url!);
     // Answers before the body has arrived, as a refusal or load shedding does.
     response.writeHead(503, { Connection: 'close', 'Content-Length': 2 }).end('{}');
   });
@@ -76,14 +76,14 @@ test.each([
 });
 
 test('requests after an answer that closes its connection are not handled', async () => {
-  asked.length = 0;
+  requested.length = 0;
   const next = 'GET /next HTTP/1.1\r\nHost: a\r\n\r\n';
   const socket = dial();
   socket.write(`${post('/first')}${body.slice(1)}`);
   await once(socket, 'data');
   socket.end(`x${next}${next}`);
   await isClosed(socket);
-  expect(asked).toEqual(['/first']);
+  expect(requested).toEqual(['/first']);
 });
 
 test('G5: a client that continues to send after such an answer is cut off by size or time', async () => {

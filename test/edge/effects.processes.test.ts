@@ -53,13 +53,13 @@ describe('waiting for envelopes to take effect', () => {
   });
 
   test('G5: sends one query at a time to the store, however many callers wait', async () => {
-    let asked = 0;
+    let calls = 0;
     let most = 0;
     const query: Database['pool']['query'] = database.pool.query.bind(database.pool);
     const counting = {
       async query(asking: { text: string; values: unknown[] }) {
-        most = Math.max(most, ++asked);
-        return query(asking).finally(() => asked--);
+        most = Math.max(most, ++calls);
+        return query(asking).finally(() => calls--);
       },
     } as Database['pool'];
     const effects = createEffects(counting);

@@ -58,14 +58,15 @@ function turned(value: Json): Json {
 }
 
 describe('a key', () => {
-  const asked = {
+  const requested = {
     ownerId: uuidv7(),
     operation: usersTrack('service_id'),
     params: {},
     query: {},
     body: { events: [] },
   };
-  const hashOf = async (header: string) => (await readIdempotencyKey(header, asked))?.hash.toString('hex');
+  const hashOf = async (header: string) =>
+    (await readIdempotencyKey(header, requested))?.hash.toString('hex');
 
   test('is the same with and without quotes and escapes', async () => {
     expect(await hashOf('"abc"')).toBe(await hashOf('abc'));
@@ -78,18 +79,18 @@ describe('a key', () => {
   test('covers a request with its path parameters, its query and its body', async () => {
     const prints = await Promise.all(
       [
-        asked,
-        { ...asked, body: {} },
-        { ...asked, params: { id: '1' } },
-        { ...asked, query: { attributes: 'id' } },
+        requested,
+        { ...requested, body: {} },
+        { ...requested, params: { id: '1' } },
+        { ...requested, query: { attributes: 'id' } },
       ].map(async (request) => (await readIdempotencyKey('key', request))!.fingerprint.toString('hex')),
     );
     expect(new Set(prints).size).toBe(4);
   });
 
   test('is undefined without the header, and for methods other than POST', async () => {
-    expect(await readIdempotencyKey(undefined, asked)).toBeUndefined();
-    const read = { ...asked, operation: { ...asked.operation, method: 'GET' as const } };
+    expect(await readIdempotencyKey(undefined, requested)).toBeUndefined();
+    const read = { ...requested, operation: { ...requested.operation, method: 'GET' as const } };
     expect(await readIdempotencyKey('two words', read)).toBeUndefined();
   });
 
@@ -97,7 +98,7 @@ describe('a key', () => {
     const body = { events: Array.from({ length: 400_000 }, (_, index) => index) };
     let turns = 0;
     const timer = setInterval(() => turns++, 0);
-    await readIdempotencyKey('key', { ...asked, body });
+    await readIdempotencyKey('key', { ...requested, body });
     clearInterval(timer);
     expect(turns).toBeGreaterThan(2);
   });

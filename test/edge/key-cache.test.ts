@@ -39,9 +39,9 @@ afterAll(async () => {
 });
 
 /** Number of look-ups for requests at these times, in ms after the first, one after the other. */
-async function lookUps(way: 'authenticate' | 'renew', times: number[], from: number): Promise<number> {
+async function lookUps(method: 'authenticate' | 'renew', times: number[], from: number): Promise<number> {
   const before = looked;
-  for (const time of times) await authenticator[way](`Bearer ${workspace.key}`, '127.0.0.1', from + time);
+  for (const time of times) await authenticator[method](`Bearer ${workspace.key}`, '127.0.0.1', from + time);
   return looked - before;
 }
 

@@ -28,7 +28,7 @@ describe('a rate limit of an hour that a web process counts by itself', () => {
     return workspace;
   }
 
-  async function ask({ key }: TestWorkspace) {
+  async function request({ key }: TestWorkspace) {
     const { port } = fleet.edges[0]!;
     const json = { external_ids: ['nobody'] };
     const { status, headers } = await send(port, { path: '/users/export/ids', key, json });
@@ -38,11 +38,11 @@ describe('a rate limit of an hour that a web process counts by itself', () => {
 
   test('survives a stop and restart of the process exactly', async () => {
     const workspace = await limited();
-    for (const left of [4, 3, 2]) expect(await ask(workspace)).toMatchObject({ status: 201, left });
+    for (const left of [4, 3, 2]) expect(await request(workspace)).toMatchObject({ status: 201, left });
     await fleet.end(fleet.edges[0]!, 'SIGTERM');
     await fleet.startEdge();
-    for (const left of [1, 0]) expect(await ask(workspace)).toMatchObject({ status: 201, left });
-    const refused = await ask(workspace);
+    for (const left of [1, 0]) expect(await request(workspace)).toMatchObject({ status: 201, left });
+    const refused = await request(workspace);
     expect(refused.status).toBe(429);
     const wait = Number(refused.headers.get('retry-after'));
     expect(wait).toBeGreaterThan(600);
@@ -51,7 +51,7 @@ describe('a rate limit of an hour that a web process counts by itself', () => {
 
   test('survives a kill of the process, except for requests of the last seconds', async () => {
     const workspace = await limited();
-    for (let index = 0; index < 5; index++) expect((await ask(workspace)).status).toBe(201);
+    for (let index = 0; index < 5; index++) expect((await request(workspace)).status).toBe(201);
     const kept = async () => {
       const { rows } = await fleet.pool.query('select tokens from token_buckets where owner_id = $1', [
         workspace.id,
@@ -61,7 +61,7 @@ describe('a rate limit of an hour that a web process counts by itself', () => {
     await waitUntil(kept, { what: 'the bucket to be written down' });
     await fleet.end(fleet.edges[0]!, 'SIGKILL');
     await fleet.startEdge();
-    expect((await ask(workspace)).status).toBe(429);
+    expect((await request(workspace)).status).toBe(429);
   });
 });
 

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.stop());
 
-async function ask(port: number, page: string, authorization?: string) {
+async function send(port: number, page: string, authorization?: string) {
   const headers = authorization === undefined ? {} : { authorization };
   const response = await fetch(`http://127.0.0.1:${port}${page}`, { headers });
   return { status: response.status, headers: response.headers, text: await response.text() };
@@ -31,7 +31,7 @@ test.each(['edges', 'workers', 'syncs'] as const)(
       `Bearer ${METRICS_TOKEN.slice(0, -1)}`,
       `Bearer ${fleet.workspace.key}`,
     ]) {
-      const { status, headers, text } = await ask(port, '/metrics', authorization);
+      const { status, headers, text } = await send(port, '/metrics', authorization);
       expect([authorization, status]).toEqual([authorization, 401]);
       expect(headers.get('www-authenticate')).toBe('Bearer');
       expect(JSON.parse(text)).toEqual(
@@ -39,7 +39,7 @@ test.each(['edges', 'workers', 'syncs'] as const)(
       );
     }
     for (const scheme of ['Bearer', 'bearer']) {
-      const { status, text } = await ask(port, '/metrics', `${scheme} ${METRICS_TOKEN}`);
+      const { status, text } = await send(port, '/metrics', `${scheme} ${METRICS_TOKEN}`);
       expect(status).toBe(200);
       expect(text).toContain('# TYPE process_resident_memory_bytes gauge');
     }
@@ -48,9 +48,9 @@ test.each(['edges', 'workers', 'syncs'] as const)(
 
 test("with METRICS_TOKEN, the list of the fleet's processes requires the token", async () => {
   const { port } = fleet.edges[0]!;
-  expect((await ask(port, '/metrics/targets')).status).toBe(401);
+  expect((await send(port, '/metrics/targets')).status).toBe(401);
   const named = async () => {
-    const { text } = await ask(port, '/metrics/targets', `Bearer ${METRICS_TOKEN}`);
+    const { text } = await send(port, '/metrics/targets', `Bearer ${METRICS_TOKEN}`);
     return (JSON.parse(text) as { labels: { process: string } }[]).map(({ labels }) => labels.process).sort();
   };
   await expect.poll(named, { timeout: 20_000 }).toEqual(['sync', 'web', 'worker']);
@@ -58,8 +58,8 @@ test("with METRICS_TOKEN, the list of the fleet's processes requires the token",
 
 test('with METRICS_TOKEN, /healthz and /readyz need no token, for load balancers', async () => {
   for (const { port } of [...fleet.edges, ...fleet.workers, ...fleet.syncs]) {
-    expect((await ask(port, '/healthz')).status).toBe(200);
-    const isReady = async () => (await ask(port, '/readyz')).status === 200;
+    expect((await send(port, '/healthz')).status).toBe(200);
+    const isReady = async () => (await send(port, '/readyz')).status === 200;
     await waitUntil(isReady, { what: 'readiness' });
   }
 });

@@ -228,14 +228,14 @@ async function refuseOne({ pool, edges, workspace }: Fleet): Promise<void> {
     `insert into rate_limits (workspace_id, bucket, requests, window_seconds) values ($1, 'users.export.ids', 1, 3600)`,
     [workspace.id],
   );
-  const ask = () =>
+  const call = () =>
     send(edges[0]!.port, {
       path: '/users/export/ids',
       key: workspace.key,
       json: { external_ids: ['ada'], fields_to_export: ['external_id'] },
     });
   // The key and its limits are cached for a while.
-  await waitUntil(async () => (await ask()).status === 429, { what: 'a request that is refused' });
+  await waitUntil(async () => (await call()).status === 429, { what: 'a request that is refused' });
 }
 
 /** Adds an integration whose last run failed, one that works again and has a running run, and a paused one. */

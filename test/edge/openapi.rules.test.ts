@@ -164,8 +164,8 @@ describe.each(Object.keys(ofNoOperation).map(Number))('the codes of %s', (status
 
   test('are all documented by at least one operation', () => {
     const current = currentOperations.flatMap((operation) => codesOf(operation, status, currentDocument));
-    const found = new Set([...documented.values(), current].flat());
-    expect(catalogue.filter((code) => !found.has(code))).toEqual(ofNoOperation[status]);
+    const collected = new Set([...documented.values(), current].flat());
+    expect(catalogue.filter((code) => !collected.has(code))).toEqual(ofNoOperation[status]);
   });
 });
 

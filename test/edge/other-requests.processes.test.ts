@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
-const ask = (method: string, path: string, headers: Record<string, string> = {}) =>
+const call = (method: string, path: string, headers: Record<string, string> = {}) =>
   fetch(`http://127.0.0.1:${edge.port}${path}`, { method, headers });
 
 /** The log lines of the request with this answer, once there is one. */
@@ -32,7 +32,7 @@ async function linesOf(headers: { get(name: string): string | null }) {
 
 test.each([...probes, ...pages])('%s has the headers of every answer, with empty limits', async (path) => {
   for (const method of ['GET', 'HEAD']) {
-    const { status, headers } = await ask(method, path);
+    const { status, headers } = await call(method, path);
     expect(status).toBe(200);
     expectCommonHeaders(headers, /^$/);
   }
@@ -40,7 +40,7 @@ test.each([...probes, ...pages])('%s has the headers of every answer, with empty
 
 test.each([...probes, ...pages])('%s allows only reading: 405 with Allow for other methods', async (path) => {
   for (const method of ['POST', 'DELETE', 'OPTIONS']) {
-    const answer = await ask(method, path);
+    const answer = await call(method, path);
     expect([answer.status, await answer.json()]).toEqual([405, errorBodyOf('methodNotAllowed')]);
     expect(answer.headers.get('allow')).toBe('GET, HEAD');
     expectCommonHeaders(answer.headers, /^$/);
@@ -53,13 +53,13 @@ test.for<[what: string, method: string, path: string, status: number, named: str
   ['another method of a page', 'POST', '/healthz', 405, '/healthz'],
   ['another method of an operation', 'GET', '/users/track', 405, '/users/track'],
 ])('one log line with the path: %s', async ([_what, method, path, status, named]) => {
-  const { headers } = await ask(method, path);
+  const { headers } = await call(method, path);
   const lines = await linesOf(headers);
   expect(lines).toEqual([expect.objectContaining({ msg: 'request', method, status, path: named })]);
 });
 
 test('one log line for the root path, without the query', async () => {
-  const { status, headers } = await ask('GET', '/?key=secret');
+  const { status, headers } = await call('GET', '/?key=secret');
   expect(status).toBe(404);
   const lines = await linesOf(headers);
   expect(lines).toEqual([expect.objectContaining({ msg: 'request', method: 'GET', status: 404, path: '/' })]);
@@ -68,7 +68,7 @@ test('one log line for the root path, without the query', async () => {
 
 test('one log line for an unknown path, without the path, which may identify a person', async () => {
   for (const path of ['/users/ada@example.com', '/users/%ff', '/nowhere?key=secret']) {
-    const { status, headers } = await ask('GET', path);
+    const { status, headers } = await call('GET', path);
     expect(status).toBe(404);
     const lines = await linesOf(headers);
     expect(lines).toEqual([expect.objectContaining({ msg: 'request', method: 'GET', status: 404 })]);
@@ -116,9 +116,9 @@ test('an unknown value of Expect is ignored', async () => {
 
 test('probes are not logged', async () => {
   const ids = await Promise.all(
-    probes.map(async (path) => (await ask('GET', path)).headers.get('x-request-id')),
+    probes.map(async (path) => (await call('GET', path)).headers.get('x-request-id')),
   );
-  await linesOf((await ask('GET', '/docs')).headers);
+  await linesOf((await call('GET', '/docs')).headers);
   expect(edge.log.filter(({ request_id }) => ids.includes(request_id as string))).toEqual([]);
 });
 
@@ -127,7 +127,7 @@ test("a client's own request id is logged if it is safe, and omitted otherwise",
     const operation = allOperations('service_id')[0]!;
     const headers = { 'x-request-id': theirs };
     const { headers: answered } = await send(edge.port, { ...exampleOf(operation), headers });
-    const page = await ask('GET', '/docs', headers);
+    const page = await call('GET', '/docs', headers);
     return [...(await linesOf(answered)), ...(await linesOf(page.headers))];
   };
   for (const theirs of ['a', 'ABC-123_x.y', 'x'.repeat(100)]) {

@@ -15,7 +15,7 @@ interface Asked {
 
 /** Another service with the same API. It records requests, and answers as the test defines. */
 let upstream: Server;
-const asked: Asked[] = [];
+const requested: Asked[] = [];
 let answer: (response: ServerResponse) => void;
 
 const SUCCESS = { attributes_processed: 1, message: 'success' };
@@ -36,7 +36,7 @@ beforeAll(async () => {
     const chunks: Buffer[] = [];
     for await (const chunk of received) chunks.push(chunk);
     const { method = '', url = '', headers } = received;
-    asked.push({ method, url, headers, body: Buffer.concat(chunks) });
+    requested.push({ method, url, headers, body: Buffer.concat(chunks) });
     answer(response);
   });
   await new Promise<void>((resolve) => upstream.listen(0, '127.0.0.1', resolve));
@@ -56,7 +56,7 @@ afterAll(async () => {
   upstream.close();
 });
 beforeEach(() => {
-  asked.length = 0;
+  requested.length = 0;
   answer = says(201, SUCCESS);
 });
 
@@ -98,7 +98,7 @@ describe('a client', () => {
     expect(response.status).toBe(418);
     expect(response.headers.get('x-theirs')).toBe('yes');
     expect(await response.json()).toEqual({ theirs: 'ü' });
-    const [one] = asked;
+    const [one] = requested;
     expect(one).toMatchObject({ method: 'PUT', url: '/v1/messages/send?a=%20b', body: Buffer.from('any') });
     expect(one!.headers).toMatchObject({ 'x-mine': 'yes', 'content-type': 'text/plain' });
   });
@@ -137,14 +137,14 @@ describe('a client', () => {
       sent.end(inner);
     });
     expect(answered).toBe(201);
-    expect(asked.map(({ url, body }) => [url, String(body)])).toEqual([['/v1/any', inner]]);
+    expect(requested.map(({ url, body }) => [url, String(body)])).toEqual([['/v1/any', inner]]);
   });
 
   test('gets probes, metrics and documentation from this server', async () => {
     const paths = ['/readyz', '/metrics', '/openapi.json', '/docs'];
     const answers = await Promise.all(paths.map((path) => fetch(`http://127.0.0.1:${port}${path}`)));
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
-    expect(asked).toEqual([]);
+    expect(requested).toEqual([]);
   });
 });
 
@@ -164,7 +164,7 @@ describe('a copy', () => {
     answer = says(201, { users: [], message: 'success' });
     const sent = await send(port, { path: '/users/track/sync', key, json: named('at once') });
     expect([sent.status, sent.body.users]).toEqual([201, []]);
-    expect(asked.map(({ url }) => url)).toEqual(['/v1/users/track/sync']);
+    expect(requested.map(({ url }) => url)).toEqual(['/v1/users/track/sync']);
     expect(await added(before)).toEqual(['users.track.sync same']);
     await waitUntil(async () => (await kept('at once')) === 1, { what: 'the copy' });
   });
@@ -202,9 +202,10 @@ describe('a copy', () => {
     await send(port, { path: '/users/track', key: 'a-key-of-theirs-alone', json: named('strange') });
     expect((await added(before)).sort()).toEqual(['users.track errors_differ', 'users.track refused_here']);
     await waitUntil(async () => (await kept('judged')) === 1, { what: 'the copy' });
-    const told = () => fleet.edges[0]!.log.filter(({ outcome }) => /differ|here/.test(String(outcome)));
-    await waitUntil(() => told().length === 2, { what: 'two lines' });
-    const lines = told();
+    const loggedLines = () =>
+      fleet.edges[0]!.log.filter(({ outcome }) => /differ|here/.test(String(outcome)));
+    await waitUntil(() => loggedLines().length === 2, { what: 'two lines' });
+    const lines = loggedLines();
     expect(lines.find(({ outcome }) => outcome === 'errors_differ')).toMatchObject({
       ...{ operation: 'users.track', upstream_status: 201, upstream_errors: 0, status: 201, errors: 1 },
       request_id: expect.any(String),
@@ -238,16 +239,20 @@ describe('a copy', () => {
 
   test('that is not made of a request that may change users is logged, without query and body', async () => {
     const before = await outcomes();
-    const ask = (method: string, path: string) => send(port, { method, path, key, json: { secret: 4712 } });
-    await ask('PUT', '/scim/v2/Users/abc?secret=4712');
+    const call = (method: string, path: string) => send(port, { method, path, key, json: { secret: 4712 } });
+    await call('PUT', '/scim/v2/Users/abc?secret=4712');
     expect(await added(before)).toEqual(['other not_copied']);
-    const told = () => fleet.edges[0]!.log.filter(({ outcome }) => outcome === 'not_copied');
-    await waitUntil(() => told().length === 1, { what: 'its line' });
-    expect(told()[0]).toMatchObject({ method: 'PUT', path: '/scim/v2/Users/abc', upstream_status: 201 });
-    expect(JSON.stringify(told())).not.toContain('4712');
+    const loggedLines = () => fleet.edges[0]!.log.filter(({ outcome }) => outcome === 'not_copied');
+    await waitUntil(() => loggedLines().length === 1, { what: 'its line' });
+    expect(loggedLines()[0]).toMatchObject({
+      method: 'PUT',
+      path: '/scim/v2/Users/abc',
+      upstream_status: 201,
+    });
+    expect(JSON.stringify(loggedLines())).not.toContain('4712');
     answer = says(404, { message: 'theirs' });
     const afterwards = await outcomes();
-    await ask('POST', '/users/unheard_of');
+    await call('POST', '/users/unheard_of');
     expect(await added(afterwards)).toEqual(['other refused_there']);
   });
 
@@ -263,6 +268,6 @@ describe('a copy', () => {
   test('of more than MAX_BODY_BYTES is refused before it is sent', async () => {
     const { status } = await send(port, { path: '/users/track', key, raw: ' '.repeat(4_194_305) });
     expect(status).toBe(413);
-    expect(asked).toEqual([]);
+    expect(requested).toEqual([]);
   });
 });

@@ -47,10 +47,10 @@ describe.each(stores)('token buckets in %s', (_, open) => {
   test('G5: concurrent requests never exceed the limit, however many processes ask', async () => {
     const limiters = limitersOf();
     const key = keyWith(100, 3600);
-    const asked = Array.from({ length: 400 }, (_, index) =>
+    const takes = Array.from({ length: 400 }, (_, index) =>
       limiters[index % limiters.length]!.take(key, 'users.track'),
     );
-    const answers = await Promise.all(asked);
+    const answers = await Promise.all(takes);
     expect(answers.filter(({ allowed }) => allowed)).toHaveLength(100);
   });
 
@@ -111,8 +111,8 @@ describe.each(stores)('token buckets in %s', (_, open) => {
     const [limiter] = limitersOf() as [ReturnType<typeof createRateLimiter>];
     // A whole bucket takes an hour, one token 36 s.
     const key = keyWith(100, 3600);
-    const asked = Array.from({ length: 101 }, () => limiter.take(key, 'users.track'));
-    const answers = await Promise.all(asked);
+    const responses = Array.from({ length: 101 }, () => limiter.take(key, 'users.track'));
+    const answers = await Promise.all(responses);
     expect(answers[99]!.allowed).toBe(true);
     expect(answers[99]!.reset - Date.now() / 1000).toBeGreaterThan(3500);
     for (const refused of [answers[100]!, await limiter.take(key, 'users.track')]) {
@@ -206,10 +206,10 @@ test('a clock that is set back neither fills nor empties a bucket', async () => 
 });
 
 test('G5: if Redis does not answer, all waiting requests are rejected at once', async () => {
-  let asked = 0;
+  let calls = 0;
   const limiter = createRateLimiter({
     async take() {
-      asked++;
+      calls++;
       await new Promise(setImmediate);
       throw new Error('no answer');
     },
@@ -218,43 +218,43 @@ test('G5: if Redis does not answer, all waiting requests are rejected at once', 
   const first = limiter.take(key, 'users.track');
   const results = await Promise.allSettled([first, ...[1, 2, 3].map(() => limiter.take(key, 'users.track'))]);
   expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected', 'rejected']);
-  expect(asked).toBe(1);
+  expect(calls).toBe(1);
 });
 
 test('a busy web process takes tokens ahead, which saves round trips and keeps the limit', async () => {
   let takes = 0;
   const memory = memoryTokenBuckets();
   const limiter = createRateLimiter({
-    async take(...asked) {
+    async take(...requested) {
       takes++;
       await new Promise(setImmediate);
-      return memory.take(...asked);
+      return memory.take(...requested);
     },
   });
   const [requests, windowSeconds] = [20_000, 3600];
   const key = keyWith(requests, windowSeconds);
   const started = performance.now();
   let allowed = 0;
-  let asked = 0;
-  while (allowed === asked) {
-    asked += 16;
+  let attempts = 0;
+  while (allowed === attempts) {
+    attempts += 16;
     const answers = await Promise.all(Array.from({ length: 16 }, () => limiter.take(key, 'users.track')));
     allowed += answers.filter((answer) => answer.allowed).length;
   }
   const flowed = (requests / windowSeconds) * ((performance.now() - started) / 1000);
   expect(allowed).toBeLessThanOrEqual(requests + flowed + 1);
   expect(allowed).toBeGreaterThan(0.99 * requests);
-  expect(takes).toBeLessThan(asked / 16 / 2);
+  expect(takes).toBeLessThan(attempts / 16 / 2);
 });
 
 test('a changed limit applies from the next take on, even under constant load', async () => {
   const sizes: number[] = [];
   const memory = memoryTokenBuckets();
   const limiter = createRateLimiter({
-    async take(...asked) {
-      sizes.push(asked[1].requests);
+    async take(...requested) {
+      sizes.push(requested[1].requests);
       await new Promise(setImmediate);
-      return memory.take(...asked);
+      return memory.take(...requested);
     },
   });
   const key = keyWith(10, 3600);
@@ -269,9 +269,9 @@ test('a web process that is not busy takes no tokens ahead', async () => {
   const wanted: number[] = [];
   const memory = memoryTokenBuckets();
   const limiter = createRateLimiter({
-    take(...asked) {
-      wanted.push(asked[2]);
-      return memory.take(...asked);
+    take(...query) {
+      wanted.push(query[2]);
+      return memory.take(...query);
     },
   });
   const key = keyWith(1000, 3600);

@@ -100,9 +100,19 @@ test('the first 300 refused objects of a request are found by its id', async () 
   const large = request({ rejected });
   refused.note(large);
   await refused.stop();
-  const found = await findRefusedRequest(pool, workspaceId, large.requestId);
-  expect(found).toMatchObject({ rejected: 400, operation: 'users.track', keyId, objects: { length: 300 } });
-  expect(found!.objects[7]).toEqual({ inputArray: 'events', index: 7, reason: 'required', field: 'name' });
+  const refusedRequest = await findRefusedRequest(pool, workspaceId, large.requestId);
+  expect(refusedRequest).toMatchObject({
+    rejected: 400,
+    operation: 'users.track',
+    keyId,
+    objects: { length: 300 },
+  });
+  expect(refusedRequest!.objects[7]).toEqual({
+    inputArray: 'events',
+    index: 7,
+    reason: 'required',
+    field: 'name',
+  });
   expect(await findRefusedRequest(pool, newId(), large.requestId)).toBeUndefined();
 });
 

@@ -42,9 +42,9 @@ test('as much work runs at a time as allowed, and the rest in the order of arriv
 test('failed work frees its slot, and its caller gets the error', async () => {
   const semaphore = semaphoreOf({ maxRunning: 1, maxWaiting: 10, patience: 60_000 });
   const failed = semaphore.use('one', () => Promise.reject(new Error('no')));
-  const behind = semaphore.use('one', async () => 'done');
+  const queued = semaphore.use('one', async () => 'done');
   await expect(failed).rejects.toThrow('no');
-  expect(await behind).toBe('done');
+  expect(await queued).toBe('done');
   expect(await semaphore.use('one', async () => 'later')).toBe('later');
 });
 

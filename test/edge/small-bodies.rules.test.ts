@@ -10,9 +10,9 @@ function scene(maxBytes: number) {
 
 test('G5: above the bound, the oldest body without a key is dropped first, complete or not', () => {
   const { begin, shed, held } = scene(100);
-  const known = begin('known');
-  known.know();
-  known.grow(40);
+  const authenticated = begin('known');
+  authenticated.know();
+  authenticated.grow(40);
   const whole = begin('a stranger, whole');
   whole.grow(30);
   whole.complete();

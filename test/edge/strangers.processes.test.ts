@@ -33,15 +33,15 @@ async function keyFrom(allowlist: string): Promise<string> {
 
 test('an allowlist refuses requests if the proxies do not report the client, even for the proxy', async () => {
   const key = await keyFrom('127.0.0.0/8');
-  const ask = async (forwarded?: string) => {
+  const call = async (forwarded?: string) => {
     const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded };
     return (await send(edge.port, { path: '/users/export/ids', key, json: users, headers })).status;
   };
-  expect(await ask()).toBe(403);
-  expect(await ask('127.0.0.1')).toBe(403);
-  expect(await ask('127.0.0.1, unknown, 10.0.0.1')).toBe(403);
-  expect(await ask('10.0.0.2, 10.0.0.1')).toBe(403);
-  expect(await ask('127.0.0.1, 10.0.0.1')).toBe(201);
+  expect(await call()).toBe(403);
+  expect(await call('127.0.0.1')).toBe(403);
+  expect(await call('127.0.0.1, unknown, 10.0.0.1')).toBe(403);
+  expect(await call('10.0.0.2, 10.0.0.1')).toBe(403);
+  expect(await call('127.0.0.1, 10.0.0.1')).toBe(201);
   // A key without a list is valid from any address.
   const { key: open } = fleet.workspace;
   expect((await send(edge.port, { path: '/users/export/ids', key: open, json: users })).status).toBe(201);
@@ -50,23 +50,23 @@ test('an allowlist refuses requests if the proxies do not report the client, eve
 test('refused requests without a valid key are logged at a bounded rate, all others completely', async () => {
   const lines = () => edge.log.filter(({ status }) => [400, 401, 404, 405].includes(status as number)).length;
   const started = performance.now();
-  let asked = 0;
+  let calls = 0;
   const garbage = async () => {
     const socket = connect(edge.port, '127.0.0.1');
     socket.write('GARBAGE\r\n\r\n');
     await text(socket);
   };
   const forged = `/preferences/${'A'.repeat(100)}`;
-  const floods: (() => Promise<unknown>)[] = [
-    () => send(edge.port, { path: '/users/track', key: `pk_${asked}`, json: {} }),
+  const bursts: (() => Promise<unknown>)[] = [
+    () => send(edge.port, { path: '/users/track', key: `pk_${calls}`, json: {} }),
     () => send(edge.port, { path: '/users/export/ids', json: {} }),
-    () => send(edge.port, { path: `/nowhere/${asked}` }),
+    () => send(edge.port, { path: `/nowhere/${calls}` }),
     () => send(edge.port, { method: 'PUT', path: '/users/track' }),
     () => fetch(`http://127.0.0.1:${edge.port}${forged}`).then((answer) => answer.text()),
     garbage,
   ];
-  for (; asked < 1800; asked += 60)
-    await Promise.all(Array.from({ length: 60 }, (_, index) => floods[index % floods.length]!()));
+  for (; calls < 1800; calls += 60)
+    await Promise.all(Array.from({ length: 60 }, (_, index) => bursts[index % bursts.length]!()));
 
   const { key } = fleet.workspace;
   const ids = new Set<string>();
@@ -74,19 +74,20 @@ test('refused requests without a valid key are logged at a bounded rate, all oth
     const answer = await send(edge.port, { path: '/users/export/ids', key, json: users });
     ids.add(answer.headers.get('x-request-id')!);
   }
-  const known = () => edge.log.filter(({ request_id }) => ids.has(request_id as string)).length;
-  await waitUntil(() => known() === 20, { what: 'a line for each request of the key' });
+  const countLogged = () => edge.log.filter(({ request_id }) => ids.has(request_id as string)).length;
+  await waitUntil(() => countLogged() === 20, { what: 'a line for each request of the key' });
 
   // One line for each period in which lines were omitted: on a slow machine the burst takes several.
-  const told = () => edge.log.reduce((sum, { left_out }) => sum + ((left_out as number | undefined) ?? 0), 0);
-  await waitUntil(() => told() + lines() >= asked, {
+  const droppedLines = () =>
+    edge.log.reduce((sum, { left_out }) => sum + ((left_out as number | undefined) ?? 0), 0);
+  await waitUntil(() => droppedLines() + lines() >= calls, {
     what: 'the count of what was left out',
     deadline: 30_000,
   });
   const seconds = (performance.now() - started) / 1000;
   const written = lines();
   expect(written).toBeLessThanOrEqual(200 + 10 * seconds + 1);
-  expect(told()).toBe(asked - written);
+  expect(droppedLines()).toBe(calls - written);
 });
 
 test('after a burst, requests without a key have lines of their own again', () => {

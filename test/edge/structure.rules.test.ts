@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { BODY_LIMITS, isTooComplex } from '../../src/edge/body.ts';
 
-const look = (text: string) => isTooComplex(Buffer.from(text));
+const isRefused = (text: string) => isTooComplex(Buffer.from(text));
 const nested = (depth: number, open: string, close: string) => open.repeat(depth) + close.repeat(depth);
 const padding = ' '.repeat(20_000);
 const keys = (count: number) => Array.from({ length: count }, (_, index) => `"${index}":0`).join(',');
@@ -25,5 +25,5 @@ describe('a structure that would block the process is detected before parsing', 
     ['after a string that ends with a backslash', `["\\\\",${'['.repeat(20_000)}`, true],
     ['a string that is never closed', `"${'['.repeat(20_000)}`, false],
     ['the largest request that fits the other rules', many(225, `{${keys(250)}}`), false],
-  ])('%s', (_, text, refused) => expect(look(text)).toBe(refused));
+  ])('%s', (_, text, refused) => expect(isRefused(text)).toBe(refused));
 });

@@ -24,13 +24,13 @@ async function scene({ alone = false } = {}) {
 
 test('while a burst waits, a workspace that arrives later is served in the next turn', async () => {
   const { work, done } = await scene();
-  const flood = Array.from({ length: 50 }, () => work('flood', 1));
+  const noisy = Array.from({ length: 50 }, () => work('flood', 1));
   await nextTurnOfTheLoop();
   const before = done.length;
   expect(before).toBeLessThan(15);
   await work('quiet', 1);
   expect(done.indexOf('quiet') - before).toBeLessThanOrEqual(4);
-  await Promise.all(flood);
+  await Promise.all(noisy);
   expect(done).toHaveLength(51);
 });
 

@@ -29,7 +29,7 @@ async function startScene() {
     reasons,
     stop,
     breakIt: () => writeFileSync(broken, ''),
-    mend: () => rmSync(broken),
+    repair: () => rmSync(broken),
     kill: () =>
       process.kill(
         Number(readFileSync(path.join(home, 'postgres/postmaster.pid'), 'utf8').split('\n')[0]),
@@ -57,11 +57,11 @@ test('a server that is killed repeatedly is restarted each time', async () => {
 });
 
 test('a server that cannot start for a while is restarted once it can', async () => {
-  const { postgres, kill, breakIt, mend, reasons } = await startScene();
+  const { postgres, kill, breakIt, repair, reasons } = await startScene();
   breakIt();
   kill();
   await expect(waitUntil(() => answers(postgres), { what: 'an answer', deadline: 2000 })).rejects.toThrow();
-  mend();
+  repair();
   await waitUntil(() => answers(postgres), { what: 'the new server' });
   expect(reasons).toEqual([]);
 });

@@ -32,14 +32,14 @@ test.each(transports)('a second start has the data of the first, on the same %s'
   expect(await query(second.url, 'select word from kept')).toEqual([{ word: 'once' }]);
 });
 
-const asked = `
+const requested = `
   select name, setting from pg_settings
   where name in ('listen_addresses', 'unix_socket_directories', 'synchronous_commit', 'fsync', 'full_page_writes',
     'data_checksums')`;
 const onDisk = { synchronous_commit: 'on', fsync: 'on', full_page_writes: 'on', data_checksums: 'on' };
 
 async function settingsOf(url: string) {
-  return Object.fromEntries((await query(url, asked)).map(({ name, setting }) => [name, setting]));
+  return Object.fromEntries((await query(url, requested)).map(({ name, setting }) => [name, setting]));
 }
 
 async function expectPassword(url: string): Promise<void> {
@@ -197,9 +197,9 @@ test.for([
   await (await startNew(other, { transport })).stop();
   cpSync(path.join(home, 'database-url'), path.join(other, 'database-url'));
 
-  const { binaries, asked, go } = await patientBinaries();
+  const { binaries, request, go } = await patientBinaries();
   const starting = start(home, { transport, binaries });
-  await waitUntil(() => existsSync(asked), { what: 'the program to be called' });
+  await waitUntil(() => existsSync(request), { what: 'the program to be called' });
   const faster = await start(other, { transport });
   expect(faster.url.split('@')[1]).toBe(first.url.split('@')[1]);
   writeFileSync(go, '');
@@ -214,15 +214,15 @@ test.for([
 async function patientBinaries() {
   const folder = temporaryFolder();
   chmodSync(folder, 0o777);
-  const [postgres, asked, go] = ['postgres', 'asked', 'go'].map((name) => path.join(folder, name)) as [
+  const [postgres, request, go] = ['postgres', 'asked', 'go'].map((name) => path.join(folder, name)) as [
     string,
     string,
     string,
   ];
   const real = await findBinaries();
-  const script = `touch ${asked}; while [ ! -e ${go} ]; do sleep 0.05; done; exec ${real.postgres} "$@"`;
+  const script = `touch ${request}; while [ ! -e ${go} ]; do sleep 0.05; done; exec ${real.postgres} "$@"`;
   writeFileSync(postgres, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
-  return { binaries: { ...real, postgres }, asked, go };
+  return { binaries: { ...real, postgres }, request, go };
 }
 
 /** Starts Postgres on a copy of a finished cluster. */

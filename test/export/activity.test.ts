@@ -63,7 +63,7 @@ const linesIn = (folder: string): Record<string, string>[] =>
 async function exported(...more: string[]) {
   const folder = path.join(temporaryFolder(), 'events');
   const args = ['export', '--workspace', 'shop', '--what', 'events', '--no-gzip', '--to', folder, ...more];
-  return { said: await on.json(args), lines: linesIn(folder) };
+  return { summary: await on.json(args), lines: linesIn(folder) };
 }
 
 test("events belong to the last keeper of merges, and deleted users' events are omitted", async () => {
@@ -77,8 +77,8 @@ test("events belong to the last keeper of merges, and deleted users' events are 
   const [visitor, silent] = [v7(), await user({ external_id: 'silent' })];
   await merged(visitor, silent);
   await did(visitor, 'as visitor', '2026-01-04T00:00:00Z');
-  const { said, lines } = await exported();
-  expect(said).toMatchObject({ what: 'events', rows: 3, files: 1 });
+  const { summary, lines } = await exported();
+  expect(summary).toMatchObject({ what: 'events', rows: 3, files: 1 });
   expect(lines.map(({ external_id, name }) => [external_id, name]).sort()).toEqual([
     ['kept', 'as first'],
     ['kept', 'as kept'],
@@ -140,7 +140,7 @@ test('months whose rows are in the archive are named, because the export omits t
       [workspaceId, month, kind, v7(), state],
     );
   await did(await user({ external_id: 'late' }), 'late', '2026-01-01T00:00:00Z');
-  expect((await exported()).said).toMatchObject({ rows: 1, archived_months: ['2025-01', '2025-02'] });
+  expect((await exported()).summary).toMatchObject({ rows: 1, archived_months: ['2025-01', '2025-02'] });
   await pool.query('delete from events where workspace_id = $1', [workspaceId]);
 });
 

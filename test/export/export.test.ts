@@ -171,11 +171,11 @@ test('penstock export writes a segment to a folder or bucket, and names obstacle
   ]);
   const folder = path.join(temporaryFolder(), 'germans');
   const command = ['export', '--workspace', 'shop', '--segment', segment_id, '--fields', 'external_id'];
-  const said = await on.json([...command, '--to', folder]);
-  expect(said).toMatchObject({ to: folder, rows: 11, rows_cut: 0, files: 1, moments: 1 });
+  const summary = await on.json([...command, '--to', folder]);
+  expect(summary).toMatchObject({ to: folder, rows: 11, rows_cut: 0, files: 1, moments: 1 });
   expect(rowsIn(folder)[0]).toEqual({ external_id: 'user1' });
-  const { rows: told } = await pool.query("select detail from audit where action = 'exports.begin'");
-  expect(told).toEqual([
+  const { rows: auditRows } = await pool.query("select detail from audit where action = 'exports.begin'");
+  expect(auditRows).toEqual([
     {
       detail: {
         ...{ what: 'profiles', to: folder, segment_id, fields: ['external_id'], from: null, until: null },

@@ -49,9 +49,9 @@ test('a killed export continues after its last complete file, and has every row 
   await killed.exit;
   expect(existsSync(path.join(folder, 'manifest.json'))).toBe(false);
   const first = readFileSync(path.join(folder, FIRST));
-  const said = await penstockOn(url, {}, spawnPenstock).run([...args, '--json']);
-  expect(said).toMatchObject({ code: 0, stderr: '' });
-  expect(JSON.parse(said.stdout)).toMatchObject({ what: 'events', rows: EVENTS, moments: 2 });
+  const output = await penstockOn(url, {}, spawnPenstock).run([...args, '--json']);
+  expect(output).toMatchObject({ code: 0, stderr: '' });
+  expect(JSON.parse(output.stdout)).toMatchObject({ what: 'events', rows: EVENTS, moments: 2 });
   expect(readFileSync(path.join(folder, FIRST))).toEqual(first);
   const { files, moments }: Progress = JSON.parse(readFileSync(path.join(folder, 'manifest.json'), 'utf8'));
   expect(moments.map(({ first_file }) => first_file)).toEqual([FIRST, expect.not.stringMatching(FIRST)]);
@@ -81,8 +81,8 @@ test.each(['ndjson', 'parquet'])(
     const args = ['export', '--workspace', 'shop', '--to', folder, '--json', ...fields];
     // 243 MB of attributes.
     const small = { NODE_OPTIONS: '--max-old-space-size=128' };
-    const said = await penstockOn(url, small, spawnPenstock).run(args);
-    expect(said).toMatchObject({ code: 0, stderr: '' });
-    expect(JSON.parse(said.stdout)).toMatchObject({ what: 'profiles', rows: USERS });
+    const output = await penstockOn(url, small, spawnPenstock).run(args);
+    expect(output).toMatchObject({ code: 0, stderr: '' });
+    expect(JSON.parse(output.stdout)).toMatchObject({ what: 'profiles', rows: USERS });
   },
 );

@@ -29,7 +29,7 @@ async function post(pathname: string, json: Json, key = fleet.workspace.key): Pr
   expect([status, body.errors]).toEqual([expect.toBeOneOf([201, 202]), undefined]);
 }
 
-async function settled(): Promise<void> {
+async function waitForWorkers(): Promise<void> {
   const name = `tick ${++ticks}`;
   await post(
     '/users/track',
@@ -61,9 +61,18 @@ function rowsIn(folder: string): Rows {
 
 async function exported(workspace: string, what: string, ...more: string[]) {
   const folder = path.join(temporaryFolder(), what);
-  const said = await on.json(['export', '--workspace', workspace, '--what', what, '--to', folder, ...more]);
+  const summary = await on.json([
+    'export',
+    '--workspace',
+    workspace,
+    '--what',
+    what,
+    '--to',
+    folder,
+    ...more,
+  ]);
   const files = readdirSync(folder).filter((name) => name !== 'manifest.json' && !name.startsWith('.'));
-  return { folder, said, files: files.map((name) => path.join(folder, name)) };
+  return { folder, summary, files: files.map((name) => path.join(folder, name)) };
 }
 
 async function imported(files: string[], workspace: string, ...as: string[]): Promise<void> {
@@ -71,7 +80,7 @@ async function imported(files: string[], workspace: string, ...as: string[]): Pr
   expect(imports.map(({ refused, warned }: Rows[number]) => [refused, warned])).toEqual(
     files.map(() => [0, 0]),
   );
-  await settled();
+  await waitForWorkers();
 }
 
 /** Members that differ for a new profile; rows are compared in any order without them. */
@@ -158,7 +167,7 @@ async function fill(email: string, sms: string): Promise<void> {
     ],
   });
   await post('/email/status', { email: 'gone@example.com', subscription_state: 'unsubscribed' });
-  await settled();
+  await waitForWorkers();
 }
 
 test('rows exported from a workspace and imported into another are exported equally from there', async () => {
@@ -180,9 +189,9 @@ test('rows exported from a workspace and imported into another are exported equa
   ] as const;
   const plain = new Map<string, string[]>();
   for (const [what, , count] of kinds) {
-    const { folder, said } = await exported('shop', what);
+    const { folder, summary } = await exported('shop', what);
     const rows = rowsIn(folder);
-    expect([what, said.rows, rows.length]).toEqual([what, count, count]);
+    expect([what, summary.rows, rows.length]).toEqual([what, count, count]);
     plain.set(what, comparable(rows));
   }
   for (const format of ['ndjson', 'parquet'] as const) {

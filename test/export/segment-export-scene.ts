@@ -90,7 +90,7 @@ export async function createScene() {
   }
 
   /** Runs the stages of the operation after the parser of the body. */
-  async function ask(body: Record<string, Json>, config: Config, change = {}): Promise<Answer> {
+  async function send(body: Record<string, Json>, config: Config, change = {}): Promise<Answer> {
     const operation = usersExportSegment('service_id');
     const check = compile(operation.body!);
     if (!check(body)) throw new Error(describeError(check.errors![0]!).error);
@@ -147,7 +147,7 @@ export async function createScene() {
 
   return {
     ...{ store, pool: store.database.pool, workspaceId: store.workspaceId, readers, crowd, callbacks },
-    ...{ segment, settings, inBucket, ask, shown, ended, working, download, begin },
+    ...{ segment, settings, inBucket, send, shown, ended, working, download, begin },
   };
 }
 

@@ -46,8 +46,8 @@ test('an export whose process is killed is completed once by another, with its c
   };
   const before = await waitUntil(
     async () => {
-      const found = await holders();
-      return found.name === first.name ? found : undefined;
+      const result = await holders();
+      return result.name === first.name ? result : undefined;
     },
     { what: 'an export in the middle', fleeting: true },
   );

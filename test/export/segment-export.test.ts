@@ -27,7 +27,7 @@ const {
   segment,
   settings,
   inBucket,
-  ask,
+  send,
   shown,
   ended,
   working,
@@ -51,12 +51,12 @@ const messageOf = async (answer: Response) => [
 describe('without a bucket', () => {
   test('the returned link opens a ZIP file of all users once it is complete, as the callback says', async () => {
     const config = settings();
-    const { status, body } = await ask(exportOf(readers, { callback_endpoint: callbacks.url }), config);
+    const { status, body } = await send(exportOf(readers, { callback_endpoint: callbacks.url }), config);
     expect([status, body.message]).toEqual([201, 'success']);
     expect(await messageOf(await download(config, body.url))).toEqual([404, 'The export is not ready yet']);
     // A process that stops before it reads the answer to the callback would repeat the callback.
-    const told = async () => (await shown())[0]?.toldAt != null;
-    await working(config, () => waitUntil(told, { what: 'the callback' }));
+    const isCalledBack = async () => (await shown())[0]?.toldAt != null;
+    await working(config, () => waitUntil(isCalledBack, { what: 'the callback' }));
     expect(callbacks.bodies.map((text) => JSON.parse(text))).toEqual([{ success: true, url: body.url }]);
     const answer = await download(config, body.url);
     expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'application/zip']);
@@ -78,10 +78,10 @@ describe('without a bucket', () => {
   // "Once made available, the URL will only be valid for a few hours."
   test('a lease that is renewed during the callback keeps the final counts', async () => {
     const config = settings();
-    await ask(exportOf(readers, { callback_endpoint: callbacks.url }), config);
+    await send(exportOf(readers, { callback_endpoint: callbacks.url }), config);
     const process = newId();
-    const asked = { process, milliseconds: 60_000 };
-    const [leased] = await leaseExports(pool, 'open', { ...asked, limit: 1 });
+    const requested = { process, milliseconds: 60_000 };
+    const [leased] = await leaseExports(pool, 'open', { ...requested, limit: 1 });
     const lease = { process, workspaceId: leased!.workspaceId, id: leased!.id };
     const early = { users: 1, files: 0, bytes: 0, milliseconds: 60_000 };
     expect(await renewExport(pool, lease, early)).toBe(true);
@@ -93,7 +93,7 @@ describe('without a bucket', () => {
 
   test('a link expires hours after the file is complete, and the file is deleted; forgeries fail', async () => {
     const config = settings();
-    const { body } = await ask(exportOf(readers), config);
+    const { body } = await send(exportOf(readers), config);
     await working(config, () => ended());
     const forged = signDownload(
       { workspaceId: workspaceId, exportId: (await shown())[0]!.id },
@@ -130,7 +130,7 @@ describe('without a bucket', () => {
   test('a file of the archive has 5,000 users, and each user once', async () => {
     const config = settings();
     const all = await segment(crowd, { all: [] });
-    await ask(exportOf(all), config, { workspaceId: crowd });
+    await send(exportOf(all), config, { workspaceId: crowd });
     await working(config, () => ended(crowd));
     const users = await unzip(config);
     expect(Object.entries(users).map(([name, { length }]) => [name, length])).toEqual([
@@ -168,7 +168,7 @@ describe('files of an export that fails before it is ready', () => {
   test('are removed from a folder', async () => {
     const config = settings();
     const germans = await segment(workspaceId, { attribute: 'country', equals: 'DE' });
-    const { body } = await ask(exportOf(germans), config);
+    const { body } = await send(exportOf(germans), config);
     (await putAndDie(config, false)).close();
     expect(archivesOf(config)).toHaveLength(1);
     await failAndTidy(config, germans, workspaceId);
@@ -180,7 +180,7 @@ describe('files of an export that fails before it is ready', () => {
   test('are removed from a bucket, and other objects stay', async () => {
     const config = await inBucket();
     const germans = await segment(workspaceId, { attribute: 'country', equals: 'DE' });
-    await ask(exportOf(germans), config);
+    await send(exportOf(germans), config);
     const files = await putAndDie(config, true);
     const other = `segment-export/${germans}/other.zip`;
     await files.put(other, Readable.from([Buffer.from('other')]));
@@ -205,8 +205,8 @@ describe('with a bucket', () => {
   test('the files have the documented keys, gzip as .gz, and there is no link', async () => {
     const config = await inBucket();
     const all = await segment(crowd, { all: [] });
-    const asked = exportOf(all, { output_format: 'gzip', callback_endpoint: callbacks.url });
-    const { body } = await ask(asked, config, { workspaceId: crowd });
+    const query = exportOf(all, { output_format: 'gzip', callback_endpoint: callbacks.url });
+    const { body } = await send(query, config, { workspaceId: crowd });
     expect(body).toEqual({ message: 'success', object_prefix: expect.any(String) });
     const [, seconds] = /^[0-9a-f-]{36}-(\d{10})$/.exec(body.object_prefix)!;
     expect(Math.abs(Number(seconds) - Date.now() / 1000)).toBeLessThan(60);
@@ -233,7 +233,7 @@ describe('with a bucket', () => {
   test('files of an attempt that failed are removed once the export is ready', async () => {
     const config = await inBucket();
     const all = await segment(crowd, { all: [] });
-    await ask(exportOf(all), config, { workspaceId: crowd });
+    await send(exportOf(all), config, { workspaceId: crowd });
     const process = newId();
     const [wanted] = await leaseExports(pool, 'open', { process, milliseconds: 1, limit: 1 });
     const files = await openExportFiles(config);
@@ -255,7 +255,7 @@ describe('with a bucket', () => {
   });
 
   test('web and sync with different targets fail the export with a reason', async () => {
-    await ask(exportOf(readers), settings());
+    await send(exportOf(readers), settings());
     const { state, lastError } = await working(await inBucket(), () => ended());
     expect([state, lastError]).toEqual(['failed', expect.stringContaining('SEGMENT_EXPORT_URL')]);
   });
@@ -264,7 +264,7 @@ describe('with a bucket', () => {
 describe('content of the files', () => {
   const adaOf = async (body: Record<string, Json>) => {
     const config = settings();
-    await ask(body, config);
+    await send(body, config);
     await working(config, () => ended());
     const users = Object.values(await unzip(config)).flat();
     return users.find(({ external_id }) => external_id === 'ada');

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type Backend, startFleet } from '../guarantees/fleet.ts';
-import { settled } from '../identity-model/run.ts';
+import { waitUntilApplied } from '../identity-model/run.ts';
 import { isLong, lengthOf } from '../setup/length.ts';
 import { deadlocksOf, readCrossed, sendCrossingMerges } from './crossing-merges.ts';
 import { raiseLimits } from './limits.ts';
@@ -21,10 +21,10 @@ test.each(fleets)(
     await raiseLimits(fleet);
     const { merges, events, refused } = await sendCrossingMerges(fleet, { merges: MERGES });
     expect(refused).toBe(0);
-    await settled(fleet, events + merges, 120_000);
+    await waitUntilApplied(fleet, events + merges, 120_000);
 
-    const found = await readCrossed(fleet);
-    expect(found).toMatchObject({ counted: events, events, living: found.summaries, deadLetters: 0 });
+    const crossed = await readCrossed(fleet);
+    expect(crossed).toMatchObject({ counted: events, events, living: crossed.summaries, deadLetters: 0 });
     expect(deadlocksOf(fleet)).toEqual([]);
     expect(await fleet.fallen()).toEqual([]);
     await fleet.stop();

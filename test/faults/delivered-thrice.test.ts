@@ -19,9 +19,9 @@ afterAll(() => store.pool.end());
  * next.
  */
 function envelope(number: number): Delivery {
-  const user = (place: number) => `user-${place % USERS}`;
-  const objects = Array.from({ length: EVENTS }, (_, place) => event(user(place)));
-  const points = Array.from({ length: USERS }, (_, place) => point(`pointed-${place}`));
+  const user = (position: number) => `user-${position % USERS}`;
+  const objects = Array.from({ length: EVENTS }, (_, index) => event(user(index)));
+  const points = Array.from({ length: USERS }, (_, at) => point(`pointed-${at}`));
   return deliver(store.workspace, [...objects, ...points, merge(user(number), user(number + 1))]);
 }
 

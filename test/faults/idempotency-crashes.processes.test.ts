@@ -8,8 +8,8 @@ import { liftLimits } from '../setup/examples.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import {
-  ask,
   askUntilAnswered,
+  call,
   closeLanes,
   effectsOn,
   holdAnswers,
@@ -49,7 +49,7 @@ describe.each(eitherBackend)('a web process dies during a request with a key, th
   test('before it enqueues its outbox: the next one enqueues it once', async () => {
     const [key, json] = [newKey(), tracked('outbox')];
     const open = await closeLanes(fleet);
-    const lost = ask(fleet, key, { json }).catch(isLost);
+    const lost = call(fleet, key, { json }).catch(isLost);
     const requestId = await openRequest(fleet, 'users.track');
     await fleet.end(fleet.edges[0]!);
     // If the lanes rejected it at once, the client may have received a 503.
@@ -61,14 +61,14 @@ describe.each(eitherBackend)('a web process dies during a request with a key, th
     for (let edge = 0; edge < 4; edge++) answers.push(await askUntilAnswered(fleet, key, { json }, edge));
     for (const answer of answers) expect(saidBy(answer)).toEqual({ ...saidBy(answers[0]!), requestId });
     expect(answers[0]).toMatchObject({ status: 201, body: { message: 'success', events_processed: 1 } });
-    expect(await ask(fleet, key, { json: tracked('other') })).toMatchObject({ status: 422 });
+    expect(await call(fleet, key, { json: tracked('other') })).toMatchObject({ status: 422 });
     expect((await effectsOn(fleet, ['outbox'])).get('outbox')).toEqual(ONCE);
   });
 
   test('after it enqueues and before it answers: the next one answers, without a second effect', async () => {
     const [key, json] = [newKey(), tracked('handed-over')];
     const cutOff = await holdAnswers(fleet);
-    const lost = ask(fleet, key, { json }).catch(isLost);
+    const lost = call(fleet, key, { json }).catch(isLost);
     const requestId = await openRequest(fleet, 'users.track');
     const isApplied = async () => {
       const { rows } = await fleet.pool.query("select from profiles where external_id = 'handed-over'");
@@ -91,7 +91,7 @@ describe.each(eitherBackend)('a web process dies during a request with a key, th
   test('and the queue is away: 503, and the same request takes effect once later', async () => {
     const [key, json] = [newKey(), tracked('later')];
     const open = await closeLanes(fleet);
-    const refused = await ask(fleet, key, { json }, 1);
+    const refused = await call(fleet, key, { json }, 1);
     await open();
     expect(refused).toMatchObject({ status: 503 });
     expect(refused.headers.get('retry-after')).toBe('1');
@@ -110,7 +110,7 @@ describe.each(eitherBackend)('a web process dies during a request with a key, th
       const admitted = await access.admit(operation, fleet.workspace);
       const request = { ...(await access.example(operation, fleet.workspace)), ...admitted };
       const key = newKey();
-      const first = await ask(fleet, key, { ...request, headers: { ...admitted.headers } });
+      const first = await call(fleet, key, { ...request, headers: { ...admitted.headers } });
       expect(first.status).toBe(201);
       const requestId = first.headers.get('x-request-id')!;
       // Simulates a death before the answer was stored.
@@ -119,7 +119,7 @@ describe.each(eitherBackend)('a web process dies during a request with a key, th
           where request_id = $1`,
         [requestId],
       );
-      const again = await ask(fleet, key, { ...request, headers: { ...admitted.headers } });
+      const again = await call(fleet, key, { ...request, headers: { ...admitted.headers } });
       expect(saidBy(again)).toEqual(saidBy(first));
       expect(again.headers.get('location')).toBe(first.headers.get('location'));
       const { rows } = await fleet.pool.query(`select id from ${table} where id = $1`, [requestId]);
@@ -135,14 +135,14 @@ describe.each(eitherBackend)('a web process dies during a request with a key, th
     };
     const request = { path: '/preference_center/v1', json: center };
     const key = newKey();
-    const { headers } = await ask(fleet, key, request);
+    const { headers } = await call(fleet, key, request);
     await fleet.pool.query(
       `update idempotency_keys set status = null, body = null, lease_until = now() + interval '1 minute'
         where request_id = $1`,
       [headers.get('x-request-id')],
     );
     const started = performance.now();
-    const waited = await Promise.all([0, 1].map((edge) => ask(fleet, key, request, edge)));
+    const waited = await Promise.all([0, 1].map((edge) => call(fleet, key, request, edge)));
     for (const answer of waited) {
       expect(answer).toMatchObject({
         status: 503,
@@ -176,12 +176,12 @@ describe.each(eitherBackend)('a web process dies during a request with a key, th
         // By now some requests are answered, some are in progress, and some have not begun.
         await Promise.race([...firsts, sleep((32 * round) / KILLS)]);
         await kill();
-        const told = await Promise.all(firsts);
+        const firstAnswers = await Promise.all(firsts);
         await Promise.all(
           requests.map(async (request, index) => {
             const again = await askUntilAnswered(fleet, request.key, { json: request.json }, index);
             if (again.status !== 201) unequal.push(again);
-            const before = told[index];
+            const before = firstAnswers[index];
             if (before?.status === 201 && saidBy(before).requestId !== saidBy(again).requestId)
               unequal.push([before, again]);
           }),

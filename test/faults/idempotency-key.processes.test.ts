@@ -5,7 +5,7 @@ import { createAccess } from '../setup/access.ts';
 import { send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { createWorkspace } from '../setup/workspace.ts';
-import { ask, askAtOnce, effectsOn, newKey, ONCE, saidBy, tracked } from './idempotency-scene.ts';
+import { askAtOnce, call, effectsOn, newKey, ONCE, saidBy, tracked } from './idempotency-scene.ts';
 
 const REUSED =
   'This Idempotency-Key was used for a different request in the last 24 hours. Use a new key, or send the original request again.';
@@ -30,8 +30,8 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     expect((await effectsOn(fleet, ['ada'])).get('ada')).toEqual(ONCE);
 
     for (let edge = 0; edge < 4; edge++) {
-      expect(saidBy(await ask(fleet, key, { json }, edge))).toEqual(answers[0]);
-      const other = await ask(fleet, key, { json: tracked('ada-too') }, edge);
+      expect(saidBy(await call(fleet, key, { json }, edge))).toEqual(answers[0]);
+      const other = await call(fleet, key, { json: tracked('ada-too') }, edge);
       expect(other).toMatchObject({ status: 422, body: { message: REUSED } });
     }
     const effects = await effectsOn(fleet, ['ada', 'ada-too']);
@@ -41,13 +41,13 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
 
   test('order of members, white space and compression of the body make no difference', async () => {
     const key = newKey();
-    const first = await ask(fleet, key, { json: { events: [], ...tracked('grace') } });
+    const first = await call(fleet, key, { json: { events: [], ...tracked('grace') } });
     expect(first.status).toBe(201);
     const { attributes, events, purchases } = tracked('grace');
     const raw = JSON.stringify({ purchases, events, attributes }, null, 3);
-    expect(saidBy(await ask(fleet, key, { raw }, 1))).toEqual(saidBy(first));
+    expect(saidBy(await call(fleet, key, { raw }, 1))).toEqual(saidBy(first));
     const other = JSON.stringify({ purchases, events, attributes: [] });
-    expect(await ask(fleet, key, { raw: other }, 1)).toMatchObject({ status: 422 });
+    expect(await call(fleet, key, { raw: other }, 1)).toMatchObject({ status: 422 });
     expect((await effectsOn(fleet, ['grace'])).get('grace')).toEqual(ONCE);
   });
 
@@ -56,11 +56,11 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     const users = ['left', 'right'];
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
-        ask(fleet, key, { json: tracked(users[index % 2]!) }, index >> 1),
+        call(fleet, key, { json: tracked(users[index % 2]!) }, index >> 1),
       ),
     );
-    const statuses = users.map((_, place) =>
-      answers.filter((__, index) => index % 2 === place).map(({ status }) => status),
+    const statuses = users.map((_, position) =>
+      answers.filter((__, index) => index % 2 === position).map(({ status }) => status),
     );
     const winner = statuses[0]![0] === 201 ? 0 : 1;
     expect(new Set(statuses[winner])).toEqual(new Set([201]));
@@ -92,10 +92,10 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     const other = await createWorkspace(fleet.pool, `other-${backend}`);
     const requestIds = new Set<string | null>();
     for (const { status, headers } of [
-      await ask(fleet, key, { json }),
-      await ask(fleet, newKey(), { json }),
-      await ask(fleet, key, { json, key: other.key }),
-      await ask(fleet, key, { path: '/users/delete', json: { external_ids: ['nobody'] } }),
+      await call(fleet, key, { json }),
+      await call(fleet, newKey(), { json }),
+      await call(fleet, key, { json, key: other.key }),
+      await call(fleet, key, { path: '/users/delete', json: { external_ids: ['nobody'] } }),
     ]) {
       expect(status).toBe(201);
       requestIds.add(headers.get('x-request-id'));
@@ -108,7 +108,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     async (key) => {
       // Characters outside of Latin-1 cannot be sent in a header; their UTF-8 bytes can.
       const sent = Buffer.from(key, 'utf8').toString('latin1');
-      const answer = await ask(fleet, sent, { json: tracked('nobody') });
+      const answer = await call(fleet, sent, { json: tracked('nobody') });
       expect(answer).toMatchObject({
         status: 400,
         body: { message: "'Idempotency-Key' is not valid: it must be 1 to 255 visible ASCII characters" },
@@ -122,9 +122,9 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     expect((await askAtOnce(fleet, 6, key, { json: bad })).map(({ status }) => status)).toEqual(
       Array(6).fill(400),
     );
-    expect(await ask(fleet, key, { json: bad }, 1)).toMatchObject({ status: 400 });
-    expect(await ask(fleet, key, { json: tracked('mended') }, 1)).toMatchObject({ status: 201 });
-    expect(await ask(fleet, key, { json: bad })).toMatchObject({ status: 422 });
+    expect(await call(fleet, key, { json: bad }, 1)).toMatchObject({ status: 400 });
+    expect(await call(fleet, key, { json: tracked('mended') }, 1)).toMatchObject({ status: 201 });
+    expect(await call(fleet, key, { json: bad })).toMatchObject({ status: 422 });
     expect((await effectsOn(fleet, ['mended'])).get('mended')).toEqual(ONCE);
   });
 
@@ -132,12 +132,12 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     const limited = await createWorkspace(fleet.pool, `limited-${backend}`);
     await fleet.pool.query("insert into rate_limits values ($1, 'users.track', 2, 3600)", [limited.id]);
     const key = newKey();
-    const again = async () => (await ask(fleet, key, { json: tracked('limited'), key: limited.key })).status;
+    const again = async () => (await call(fleet, key, { json: tracked('limited'), key: limited.key })).status;
     expect([await again(), await again(), await again()]).toEqual([201, 201, 429]);
   });
 
   test('an answer that waits for the workers is the same for all requests', async () => {
-    await ask(fleet, newKey(), { json: { attributes: [{ external_id: 'old-name', points: 1 }] } });
+    await call(fleet, newKey(), { json: { attributes: [{ external_id: 'old-name', points: 1 }] } });
     const key = newKey();
     const renames = [
       { current_external_id: 'old-name', new_external_id: 'new-name' },
@@ -148,7 +148,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     expect(answers[0]!.status).toBe(201);
     expect(answers[0]!.body.rename_errors).toHaveLength(1);
     for (const answer of answers) expect(answer).toEqual(answers[0]);
-    expect(saidBy(await ask(fleet, key, request, 1))).toEqual(answers[0]);
+    expect(saidBy(await call(fleet, key, request, 1))).toEqual(answers[0]);
   });
 
   test('50 simultaneous requests create one account, and one preference center', async () => {
@@ -162,7 +162,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
       const answers = (await askAtOnce(fleet, 50, key, request)).map(saidBy);
       expect(answers[0]).toMatchObject({ status: 201 });
       for (const answer of answers) expect(answer).toEqual(answers[0]);
-      const again = await ask(fleet, newKey(), request);
+      const again = await call(fleet, newKey(), request);
       expect([400, 409]).toContain(again.status);
     }
   });
@@ -170,28 +170,28 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
   test('a request that only reads is executed again, and rejected with another body', async () => {
     const key = newKey();
     const request = { path: '/users/export/ids', json: { external_ids: ['reader'] } };
-    expect((await ask(fleet, key, request)).body.users).toEqual([]);
-    await ask(fleet, newKey(), { json: tracked('reader') });
+    expect((await call(fleet, key, request)).body.users).toEqual([]);
+    await call(fleet, newKey(), { json: tracked('reader') });
     await effectsOn(fleet, ['reader']);
-    expect((await ask(fleet, key, request, 1)).body.users).toHaveLength(1);
+    expect((await call(fleet, key, request, 1)).body.users).toHaveLength(1);
     const other = { ...request, json: { external_ids: ['writer'] } };
-    expect(await ask(fleet, key, other)).toMatchObject({ status: 422, body: { message: REUSED } });
+    expect(await call(fleet, key, other)).toMatchObject({ status: 422, body: { message: REUSED } });
   });
 
   test('the header is ignored for other methods', async () => {
     const list = (key: string) =>
-      ask(fleet, key, { method: 'GET', path: '/preference_center/v1/list', headers: {} });
+      call(fleet, key, { method: 'GET', path: '/preference_center/v1/list', headers: {} });
     expect((await list('two words')).status).toBe(200);
   });
 
   test('a key expires after 24 hours', async () => {
     const key = newKey();
-    const first = await ask(fleet, key, { json: tracked('yesterday') });
+    const first = await call(fleet, key, { json: tracked('yesterday') });
     await fleet.pool.query(
       "update idempotency_keys set created_at = now() - interval '24 hours' where request_id = $1",
       [first.headers.get('x-request-id')],
     );
-    const second = await ask(fleet, key, { json: tracked('yesterday') });
+    const second = await call(fleet, key, { json: tracked('yesterday') });
     expect(second.headers.get('x-request-id')).not.toBe(first.headers.get('x-request-id'));
     expect((await effectsOn(fleet, ['yesterday'])).get('yesterday')).toEqual({
       points: 2,
@@ -204,7 +204,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     const key = newKey();
     const ids: (string | null)[] = [];
     for (let edge = 0; edge < 2; edge++) {
-      const { headers } = await ask(fleet, key, { json: tracked('logged') }, edge);
+      const { headers } = await call(fleet, key, { json: tracked('logged') }, edge);
       ids.push(headers.get('x-request-id'));
     }
     expect(new Set(ids).size).toBe(1);

@@ -25,7 +25,7 @@ export const ONCE = { points: 1, events: 1, purchases: 1 };
 export const newKey = (): string => randomUUID();
 
 /** Sends a request with a key to one of the web processes. */
-export function ask(
+export function call(
   { edges, workspace }: Fleet,
   key: string,
   { path = '/users/track', headers, ...request }: ApiRequest,
@@ -48,7 +48,7 @@ export async function askUntilAnswered(
 ): Promise<ApiAnswer> {
   let answer: ApiAnswer | undefined;
   const isAnswered = async () => {
-    answer = await ask(fleet, key, request, edge);
+    answer = await call(fleet, key, request, edge);
     if (answer.status === 503 && answer.headers.get('retry-after') !== '1') throw new Error('no Retry-After');
     return answer.status !== 503;
   };

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type Backend, countProcessed, type Fleet, startFleet } from '../guarantees/fleet.ts';
-import { settled } from '../identity-model/run.ts';
+import { waitUntilApplied } from '../identity-model/run.ts';
 import { isLong, lengthOf } from '../setup/length.ts';
 import { raiseLimits } from './limits.ts';
 import { patience, raceDeletes, raceMerges, readReturned, readSums } from './races.ts';
@@ -25,7 +25,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
     timeout: 300_000,
   }, async () => {
     const { elements, sums } = await raceMerges(fleet, SECONDS);
-    await settled(fleet, elements, 120_000);
+    await waitUntilApplied(fleet, elements, 120_000);
     expect(await readSums(fleet)).toEqual({
       counted: sums.events,
       events: sums.events,
@@ -40,7 +40,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
   }, async () => {
     const already = await countProcessed(fleet);
     const { elements, before } = await raceDeletes(fleet, SECONDS);
-    await settled(fleet, already + elements, 120_000);
+    await waitUntilApplied(fleet, already + elements, 120_000);
     expect(before.length).toBeGreaterThan(100);
     expect(await readReturned(fleet, before)).toEqual({ returned: [], orphans: 0 });
   });

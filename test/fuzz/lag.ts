@@ -23,19 +23,19 @@ export function watchLag(port: number) {
   let longest = 0;
   const p99s: number[] = [];
 
-  async function look(): Promise<void> {
+  async function measure(): Promise<void> {
     const page = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
     const read = (name: string) => Number(new RegExp(`^${name} (\\S+)`, 'm').exec(page)?.[1] ?? 0) * 1000;
     longest = Math.max(longest, read('nodejs_eventloop_lag_max_seconds'));
     p99s.push(read('nodejs_eventloop_lag_p99_seconds'));
   }
 
-  const timer = setInterval(() => void look().catch(() => {}), 1000);
+  const timer = setInterval(() => void measure().catch(() => {}), 1000);
   return {
     /** Stops the measurement and returns its results in milliseconds. */
     async stop() {
       clearInterval(timer);
-      await look();
+      await measure();
       bystander.kill('SIGKILL');
       p99s.sort((a, b) => a - b);
       return { longest, usualP99: p99s[p99s.length >> 1]!, bystander: idle };

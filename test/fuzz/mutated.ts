@@ -34,11 +34,11 @@ export function mutated(example: unknown): fc.Arbitrary<unknown> {
 
 function applied(example: unknown, changes: Change[]): unknown {
   const root: Record<string, unknown> = { body: structuredClone(example) };
-  for (const [place, how, name, given] of changes) {
+  for (const [position, how, name, given] of changes) {
     const value = copyOf(given);
-    const places = placesIn(root);
-    if (places.length === 0) break;
-    const { holder, name: old } = places[place % places.length]!;
+    const targets = placesIn(root);
+    if (targets.length === 0) break;
+    const { holder, name: old } = targets[position % targets.length]!;
     const there = holder[old];
     if (how === 'replace') holder[old] = value;
     else if (how === 'remove') delete holder[old];

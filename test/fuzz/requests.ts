@@ -131,7 +131,7 @@ function encoded(text: string): string {
 }
 
 function queryOf(parameters: Parameter[]): fc.Arbitrary<string> {
-  const known = fc.tuple(
+  const identifiers = fc.tuple(
     ...parameters.map(({ name, schema, example }) =>
       fc.option(
         fc
@@ -150,7 +150,7 @@ function queryOf(parameters: Parameter[]): fc.Arbitrary<string> {
     fc.constantFrom('&', '&&=&', '&%', '&%zz=%', `&${'a[]=&'.repeat(500)}`),
   );
   return fc
-    .tuple(known, mostly(fc.constant<[string, string][]>([]), wild), end)
+    .tuple(identifiers, mostly(fc.constant<[string, string][]>([]), wild), end)
     .map(([given, others, last]) => {
       const pairs = [...given.flat(), ...others.map(([name, value]) => `${encoded(name)}=${encoded(value)}`)];
       return pairs.length === 0 && last === '' ? '' : `?${pairs.join('&')}${last}`;

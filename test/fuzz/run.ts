@@ -49,7 +49,7 @@ export async function fuzz(options: {
     result.bugs.push(`${shot.aim}: ${why} (shot ${number}, ${file})`);
   }
 
-  function judge(shot: Shot, number: number, { status, answer }: Hit): void {
+  function checkAnswer(shot: Shot, number: number, { status, answer }: Hit): void {
     const counts = result.statuses.get(shot.aim) ?? new Map<string, number>();
     result.statuses.set(shot.aim, counts);
     const name = String(status ?? 'none');
@@ -85,7 +85,7 @@ export async function fuzz(options: {
           const number = next++;
           const shot = batch[number]!;
           try {
-            judge(shot, first + number, await fireAgain(gun, shot));
+            checkAnswer(shot, first + number, await fireAgain(gun, shot));
           } catch (error) {
             blame(shot, first + number, (error as Error).message);
           }

@@ -204,7 +204,7 @@ test.each([
     const bounds = Object.entries(BOUNDS);
     for (const [bound, bytes] of EVERY_SHAPE ? bounds : [pick(random, bounds)]) {
       const broken = await lasting(async (attempt) => {
-        const statuses = await sender.flood(operations, { bytes, connections, milliseconds });
+        const statuses = await sender.sendBurst(operations, { bytes, connections, milliseconds });
         const what = `${bound}, ${connections} connections${attempt} (${rounded(Object.fromEntries(statuses))})`;
         const { figures } = note(what, await probe.figures());
         // All connections share the lane, so its delay is divided by their number.

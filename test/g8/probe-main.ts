@@ -64,7 +64,7 @@ async function send(): Promise<void> {
   } else refusedSince ??= started;
 }
 
-async function look(): Promise<void> {
+async function measure(): Promise<void> {
   if (waiting.every((lane) => lane.length === 0)) return;
   const body = JSON.stringify({ external_ids: users, fields_to_export: ['external_id', 'custom_events'] });
   const response = await fetch(`${base}/users/export/ids`, { method: 'POST', headers, body });
@@ -83,7 +83,7 @@ async function look(): Promise<void> {
   }
 }
 
-async function ask(name: string): Promise<void> {
+async function request(name: string): Promise<void> {
   const started = performance.now();
   await (await fetch(`http://127.0.0.1:${processes[name]}/healthz`)).arrayBuffer();
   figures.pages[name] = Math.max(figures.pages[name]!, performance.now() - started);
@@ -113,9 +113,9 @@ async function every(milliseconds: number, work: () => Promise<void>): Promise<v
 
 /** Responds once an event sent after the message is readable in every lane: all earlier jobs are applied by then. */
 process.on('message', async () => {
-  const asked = Date.now();
-  const end = asked + 300_000;
-  while (Date.now() < end && !read.every((time) => time > asked)) await sleep(10);
+  const sentAt = Date.now();
+  const end = sentAt + 300_000;
+  while (Date.now() < end && !read.every((time) => time > sentAt)) await sleep(10);
   await scrape();
   const now = performance.now();
   waiting.forEach((lane, index) => {
@@ -130,7 +130,7 @@ process.on('disconnect', () => process.exit());
 
 // Sends the next events even if the previous request has no response yet.
 setInterval(() => void send(), EVENTS);
-void every(LOOKS, look);
-for (const name of Object.keys(processes)) void every(PAGES, () => ask(name));
+void every(LOOKS, measure);
+for (const name of Object.keys(processes)) void every(PAGES, () => request(name));
 void every(2000, scrape);
 process.send!('started');

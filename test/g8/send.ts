@@ -26,10 +26,10 @@ export async function createSender({
 
   /** Returns the shapes of an operation, or its example if it has no shapes. */
   function shapes({ id }: Operation, bytes: number): Shape[] {
-    const known = shapesOf({ grown, bytes, random })[id] ?? [{ of: 'the example' }];
+    const shapes = shapesOf({ grown, bytes, random })[id] ?? [{ of: 'the example' }];
     // Starts with a random shape.
-    const first = Math.floor(random() * known.length);
-    return [...known.slice(first), ...known.slice(0, first)];
+    const first = Math.floor(random() * shapes.length);
+    return [...shapes.slice(first), ...shapes.slice(0, first)];
   }
 
   /** Sends a request. @returns the status of the response */
@@ -40,7 +40,7 @@ export async function createSender({
     for (const [name, value] of Object.entries({ ...operation.example.params, ...shape.params }))
       path = path.replace(`:${name}`, encodeURIComponent(value));
     return new Promise((resolve, reject) => {
-      const asked = request({
+      const responses = request({
         port,
         agent,
         method: operation.method,
@@ -55,13 +55,13 @@ export async function createSender({
           }),
         },
       });
-      asked.on('response', (response) => {
+      responses.on('response', (response) => {
         response.resume();
         response.on('end', () => resolve(response.statusCode!));
         response.on('error', reject);
       });
-      asked.on('error', reject);
-      asked.end(body);
+      responses.on('error', reject);
+      responses.end(body);
     });
   }
 
@@ -74,7 +74,7 @@ export async function createSender({
       await send(port, { ...example, ...(await access.admit(operation, grown.workspace)) });
     },
     /** Sends requests on all connections until the time is over. @returns responses by status; 0: broken connection */
-    async flood(
+    async sendBurst(
       operations: Operation[],
       { bytes, connections, milliseconds }: { bytes: number; connections: number; milliseconds: number },
     ): Promise<Map<number, number>> {

@@ -54,7 +54,7 @@ function writes({ bytes, grown, random }: Making): Record<string, Shape[]> {
   const state = '"subscription_state":"unsubscribed"';
   const fifty = (make: (index: number) => string) => list(range(50).map((index) => json(make(index))));
   const element = (index: number) =>
-    `{"subscription_group_id":"${grown.groups[index]}",${state},"external_ids":${fifty((place) => `crowd-${(50 * index + place) % 500}`)},"emails":${fifty((place) => (place % 2 ? CROWDED.email : OVERCROWDED.email))}}`;
+    `{"subscription_group_id":"${grown.groups[index]}",${state},"external_ids":${fifty((position) => `crowd-${(50 * index + position) % 500}`)},"emails":${fifty((location) => (location % 2 ? CROWDED.email : OVERCROWDED.email))}}`;
   const center = { preferenceCenterExternalId: pick(random, grown.centers) };
   const templates = {
     'templates of the longest kind': '{% if true %}p{% endif %}',
@@ -75,7 +75,7 @@ function writes({ bytes, grown, random }: Making): Record<string, Shape[]> {
     'subscription.status.set.v2': [
       {
         of: 'addresses of nobody',
-        body: `{"subscription_groups":[${parts(bytes - 100, 50, (index) => `{"subscription_group_id":"${grown.groups[index]}",${state},"emails":${fifty((place) => `${index}-${place}@example.net`)}}`)}]}`,
+        body: `{"subscription_groups":[${parts(bytes - 100, 50, (index) => `{"subscription_group_id":"${grown.groups[index]}",${state},"emails":${fifty((target) => `${index}-${target}@example.net`)}}`)}]}`,
       },
       {
         of: 'users of a crowded address',
@@ -83,7 +83,7 @@ function writes({ bytes, grown, random }: Making): Record<string, Shape[]> {
       },
       {
         of: 'users one by one',
-        body: `{"subscription_groups":[${parts(bytes - 100, 50, (index) => `{"subscription_group_id":"${grown.groups[index]}",${state},"external_ids":${fifty((place) => `heavy-${(index + place) % grown.heavy}`)}}`)}]}`,
+        body: `{"subscription_groups":[${parts(bytes - 100, 50, (index) => `{"subscription_group_id":"${grown.groups[index]}",${state},"external_ids":${fifty((position) => `heavy-${(index + position) % grown.heavy}`)}}`)}]}`,
       },
     ],
     'subscription.status.set': [

@@ -29,19 +29,19 @@ function attributes({
     'removals from full arrays of each user': (index, share) =>
       `{"external_id":"heavy-${(first + index) % grown.heavy}",${five(share - 60, (each) => `{"$remove":[${parts(each, 100, match)}]}`)}}`,
     'removals of what is there': ofOne(ids!, (share, index) =>
-      five(share, (each) => `{"$remove":[${parts(each, 100, (place) => match(100 * index + place))}]}`),
+      five(share, (each) => `{"$remove":[${parts(each, 100, (position) => match(100 * index + position))}]}`),
     ),
     'updates of full arrays': ofOne(ids!, (share) =>
       five(
         share,
         (each) =>
-          `{"$update":[${parts(each, 100, (place) => `{"$identifier_key":"a","$identifier_value":1,"$new_object":{"a":1,"b":${place}}}`)}]}`,
+          `{"$update":[${parts(each, 100, (offset) => `{"$identifier_key":"a","$identifier_value":1,"$new_object":{"a":1,"b":${offset}}}`)}]}`,
       ),
     ),
     'updates that merge': ofOne(
       ids!,
       (share) =>
-        `"_merge_objects":true,${five(share, (each) => `{"$update":[${parts(each, 100, (place) => match(place, `,"$new_object":{"c":${place}}`))}]}`)}`,
+        `"_merge_objects":true,${five(share, (each) => `{"$update":[${parts(each, 100, (position) => match(position, `,"$new_object":{"c":${position}}`))}]}`)}`,
     ),
     'additions to full arrays': ofOne(arrays!, (share) =>
       five(share, (each) => `{"$add":[${parts(each, 30_000, () => '{}')}]}`),
@@ -53,26 +53,26 @@ function attributes({
     'keys merged into full objects': ofOne(
       objects!,
       (share, index) =>
-        `"_merge_objects":true,${five(share, (each) => `{${parts(each, 900, (place) => `"k${(index * 31 + place) % 8000}":3`)}}`)}`,
+        `"_merge_objects":true,${five(share, (each) => `{${parts(each, 900, (position) => `"k${(index * 31 + position) % 8000}":3`)}}`)}`,
     ),
     'full objects anew': (index, share) =>
-      `{"external_id":"heavy-${(first + index) % grown.heavy}",${five(Math.min(share - 60, 400_000), (each) => `{${parts(each, 900, (place) => `"n${place}":1`)}}`)}}`,
+      `{"external_id":"heavy-${(first + index) % grown.heavy}",${five(Math.min(share - 60, 400_000), (each) => `{${parts(each, 900, (location) => `"n${location}":1`)}}`)}}`,
     'names for a full user': ofOne(texts!, (share, index) =>
-      parts(share, 2000, (place) => `"t${index}-${place}":"${'x'.repeat(200)}"`),
+      parts(share, 2000, (position) => `"t${index}-${position}":"${'x'.repeat(200)}"`),
     ),
     'elements of arrays': ofOne(
       texts!,
-      (share, index) => `"tags":{"add":[${parts(share, 500, (place) => `"${index}-${place}"`)}]}`,
+      (share, index) => `"tags":{"add":[${parts(share, 500, (position) => `"${index}-${position}"`)}]}`,
     ),
     'attributes by a crowded address': (index, share) =>
-      `{"email":"${CROWDED.email}",${parts(share - 100, 250, (place) => `"c${place}":${index}`)}}`,
+      `{"email":"${CROWDED.email}",${parts(share - 100, 250, (position) => `"c${position}":${index}`)}}`,
     'attributes by an overcrowded address': (index) => `{"email":"${OVERCROWDED.email}","c":${index}}`,
     'a crowded address for each': (index, share) =>
       `{"external_id":"new-${first}-${index}","email":"${CROWDED.email}","phone":"${CROWDED.phone}","x":"${'x'.repeat(Math.max(0, Math.min(255, share - 150)))}"}`,
     'push tokens': (index, share) =>
-      `{"external_id":"heavy-${(first + index) % grown.heavy}","push_tokens":[${parts(share - 80, 100, (place) => `{"app_id":"app","token":"${first}-${index}-${place}-${'t'.repeat(400)}"}`)}]}`,
+      `{"external_id":"heavy-${(first + index) % grown.heavy}","push_tokens":[${parts(share - 80, 100, (position) => `{"app_id":"app","token":"${first}-${index}-${position}-${'t'.repeat(400)}"}`)}]}`,
     'states of groups': (index) =>
-      `{"external_id":"heavy-${(first + index) % grown.heavy}","subscription_groups":[${parts(bytes / 75 - 80, 50, (place) => `{"subscription_group_id":"${grown.groups[place]}","subscription_state":"${index % 2 ? 'subscribed' : 'unsubscribed'}"}`)}]}`,
+      `{"external_id":"heavy-${(first + index) % grown.heavy}","subscription_groups":[${parts(bytes / 75 - 80, 50, (position) => `{"subscription_group_id":"${grown.groups[position]}","subscription_state":"${index % 2 ? 'subscribed' : 'unsubscribed'}"}`)}]}`,
     'values within one another': ofOne(
       texts!,
       (share) => `"deep":${'{"a":'.repeat(Math.min(40, share / 6))}1${'}'.repeat(Math.min(40, share / 6))}`,
@@ -87,7 +87,7 @@ export function track(making: Making): Shape[] {
   const time = '"time":"2026-01-31T12:00:00Z"';
   const user = `heavy-${Math.floor(random() * Math.min(50, grown.heavy))}`;
   const properties = (share: number) =>
-    `{${parts(Math.min(share - 150, 50_000), 256, (place) => `"p${place}":[{"a":"${'y'.repeat(150)}"}]`)}}`;
+    `{${parts(Math.min(share - 150, 50_000), 256, (position) => `"p${position}":[{"a":"${'y'.repeat(150)}"}]`)}}`;
   const events = (name: string, who: string) =>
     full(
       75,
@@ -131,7 +131,7 @@ export function track(making: Making): Shape[] {
     },
     {
       of: 'very many keys',
-      body: `{"attributes":${full(8, bytes, (index, share) => `{"external_id":"keys-${index}",${parts(share - 50, 9900, (place) => `"k${place}":1`)}}`)}}`,
+      body: `{"attributes":${full(8, bytes, (index, share) => `{"external_id":"keys-${index}",${parts(share - 50, 9900, (position) => `"k${position}":1`)}}`)}}`,
     },
     {
       of: 'numbers',

@@ -61,10 +61,10 @@ beforeAll(async () => {
 
   const pool = new pg.Pool({ connectionString: readEmbeddedUrl(env.DATA_DIR)!, max: 1 });
   const read = async () => {
-    const found = await pool.query<{ number: number; count: number }>(
+    const result = await pool.query<{ number: number; count: number }>(
       `select (properties ->> 'number')::integer as number, count(*)::integer as count from events group by 1`,
     );
-    rows = new Map(found.rows.map(({ number, count }) => [number, count]));
+    rows = new Map(result.rows.map(({ number, count }) => [number, count]));
     const sums = await pool.query(
       `select sum((custom_attributes ->> 'points')::integer)::integer as points from profiles`,
     );
@@ -100,9 +100,9 @@ test('G5: a request that could not be stored is answered with 503', () => {
 });
 
 test('npm start restarts Postgres and logs each restart, and its processes keep running', () => {
-  const said = started.log.map(({ msg }) => String(msg));
+  const messages = started.log.map(({ msg }) => String(msg));
   expect(
-    said.filter((msg) => msg === 'embedded Postgres exited unexpectedly; restarting').length,
+    messages.filter((msg) => msg === 'embedded Postgres exited unexpectedly; restarting').length,
   ).toBeGreaterThanOrEqual(KILLS);
-  expect(said).not.toContain('process exited unexpectedly; restarting');
+  expect(messages).not.toContain('process exited unexpectedly; restarting');
 });

@@ -37,7 +37,7 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
   });
 
   /** Returns the tables and keys that contain personal data of the user. */
-  async function places(): Promise<string[]> {
+  async function locations(): Promise<string[]> {
     return [...(await tables()), ...(await keys())].sort();
   }
 
@@ -45,7 +45,7 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     const { rows } = await fleet.pool.query<{ name: string }>(`
       select format('%I.%I', table_schema, table_name) as name from information_schema.tables
       where table_type = 'BASE TABLE' and table_schema not in ('pg_catalog', 'information_schema')`);
-    const found: string[] = [];
+    const results: string[] = [];
     for (const { name } of rows) {
       const text = 'row_to_json(whole_row)::text';
       const hex = Buffer.from(MARKER).toString('hex');
@@ -53,18 +53,18 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
         `select from ${name} as whole_row where ${text} ~ $1 limit 1`,
         [[MARKER, hex, PHONE.slice(1)].join('|')],
       );
-      if (rowCount) found.push(name);
+      if (rowCount) results.push(name);
     }
-    return found;
+    return results;
   }
 
   async function keys(): Promise<string[]> {
-    const found: string[] = [];
+    const collected: string[] = [];
     for (const key of redis ? await redis.keys('*') : []) {
       const value = await contentOf(key);
-      if ([MARKER, PHONE].some((text) => (key + value).includes(text))) found.push(key);
+      if ([MARKER, PHONE].some((text) => (key + value).includes(text))) collected.push(key);
     }
-    return found;
+    return collected;
   }
 
   async function contentOf(key: string): Promise<string> {
@@ -82,12 +82,12 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
 
   /** Returns the entries of the log of streams that mention the user. */
   async function mentions(): Promise<string[]> {
-    const { rows } = await fleet.pool.query<{ said: string }>(
-      `select entry.value::text as said from stream_log cross join lateral json_each(details) as entry
+    const { rows } = await fleet.pool.query<{ message: string }>(
+      `select entry.value::text as message from stream_log cross join lateral json_each(details) as entry
       where entry.value::text ~ $1`,
       [[MARKER, PHONE.slice(1)].join('|')],
     );
-    return rows.map(({ said }) => said);
+    return rows.map(({ message }) => message);
   }
 
   /** Inserts rows of an import and of a sync that are not enqueued yet. */
@@ -158,13 +158,15 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     });
     await post('/users/track', { events: [{ ...event, name: 'refused' }] });
     const shown = async () => {
-      const found = await places();
-      return found.includes('public.dead_letters') && found.some((name) => /dead-letters|bullmq/.test(name));
+      const result = await locations();
+      return (
+        result.includes('public.dead_letters') && result.some((name) => /dead-letters|bullmq/.test(name))
+      );
     };
     await waitUntil(shown, { what: 'the dead letter in the queue' });
     await post('/users/delete', { external_ids: [MARKER] });
-    const explain = async () => (await places()).join(', ');
-    const only = (place: string) => async () => (await places()).join() === place;
+    const explain = async () => (await locations()).join(', ');
+    const only = (position: string) => async () => (await locations()).join() === position;
     const kept = ['imports', 'stream_erasures', 'stream_log', 'sync_chunks'].map((name) => `public.${name}`);
     await waitUntil(only(kept.join()), { what: 'the erasure', deadline: 30_000, explain });
     for (const table of ['imports', 'sync_chunks'])
@@ -179,7 +181,7 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
       what: 'the pass over the log',
       explain: async () => String(await mentions()),
     });
-    expect(await places()).toEqual(['public.stream_log']);
+    expect(await locations()).toEqual(['public.stream_log']);
     expect(await mentions()).toEqual([`{"change":"deleted","external_id":"${MARKER}"}`]);
   });
 });

@@ -32,7 +32,7 @@ describe.each(eitherBackend)(
         const { code, milliseconds } = await fleet.end(fleet.workers[0]!, 'SIGTERM');
         expect({ code, soon: milliseconds < 2500 }).toEqual({ code: 0, soon: true });
         await moves.more(100);
-        await moves.settle();
+        await moves.cleanUp();
         expect(await fleet.fallen()).toEqual([]);
         return fleet.stop;
       },

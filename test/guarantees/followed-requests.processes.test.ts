@@ -59,8 +59,8 @@ describe.each(eitherBackend)('G6: status of an accepted request; queue on %s, fo
       string,
       string,
     ];
-    const found = await findTraces(fleet.pool, id, all);
-    return [...new Set(found.map(({ traces }) => findTrace(traces, id, fleet.workspace.id)?.key_id))];
+    const result = await findTraces(fleet.pool, id, all);
+    return [...new Set(result.map(({ traces }) => findTrace(traces, id, fleet.workspace.id)?.key_id))];
   };
   const idsOfKeys = async () =>
     (
@@ -77,7 +77,7 @@ describe.each(eitherBackend)('G6: status of an accepted request; queue on %s, fo
     time,
   }));
   const wide = { events: everyone, attributes: [{ external_id: 'ada', email: 'ada@example.com' }] };
-  const places = (status: string) => [
+  const locations = (status: string) => [
     { input_array: 'attributes', index: 0, status },
     ...everyone.map((_, index) => ({ input_array: 'events', index, status })),
   ];
@@ -97,7 +97,7 @@ describe.each(eitherBackend)('G6: status of an accepted request; queue on %s, fo
       status: 'accepted',
       request_id: waiting,
       accepted_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
-      objects: places('accepted'),
+      objects: locations('accepted'),
       message: 'success',
     });
     expect(status).toBe(200);
@@ -188,7 +188,7 @@ describe.each(eitherBackend)('G6: status of an accepted request; queue on %s, fo
     await fleet.startWorker();
     await fleet.startWorker();
     const applied = await become(waiting, 'applied');
-    expect(byPlace(applied.objects)).toEqual(places('applied'));
+    expect(byPlace(applied.objects)).toEqual(locations('applied'));
     await become(repeated, 'applied');
     expect(await sendersOf(waiting)).toEqual(await idsOfKeys());
 

@@ -37,13 +37,13 @@ const dashboard = async () => (await visitor.get('/', { accept: 'text/html' })).
 
 /** Returns whether each process reports a loss: in /readyz, in /metrics and at the top of the console. */
 async function saying(): Promise<boolean[]> {
-  const said = await Promise.all(
+  const printed = await Promise.all(
     [...members().map(({ port }) => port), boardPort].flatMap((port) => [
       page(port, 'readyz').then((text) => JSON.parse(text).loss !== undefined),
       page(port, 'metrics').then((text) => /^penstock_queue_losses_unconfirmed [1-9]/m.test(text)),
     ]),
   );
-  return [...said, (await dashboard()).includes('Redis came back')];
+  return [...printed, (await dashboard()).includes('Redis came back')];
 }
 
 async function accept(): Promise<void> {

@@ -88,7 +88,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
       });
     },
     /** Lets every client finish its request, and waits until all accepted objects are applied. */
-    async settle(deadline = 60_000) {
+    async cleanUp(deadline = 60_000) {
       stopping = true;
       workers.leave();
       await running;
@@ -116,11 +116,11 @@ export async function expectEveryoneFound({ pool, workspace }: Fleet, { movers }
   );
   const strangers = rows.filter(({ name }) => name === null);
   expect(strangers, 'profiles made by what came too early').toEqual([]);
-  const found = new Map(rows.map(({ name, ...rest }) => [name, rest]));
+  const collected = new Map(rows.map(({ name, ...rest }) => [name, rest]));
   const wrong = movers.flatMap(({ name, steps, tags }) => {
-    const { log, tags: events } = found.get(name) ?? { log: [], tags: [] };
-    const place = steps.findIndex((step, index) => log[index] !== step);
-    const late = place < 0 ? [] : [`${name}: ${log.slice(place)} instead of ${steps.slice(place)}`];
+    const { log, tags: events } = collected.get(name) ?? { log: [], tags: [] };
+    const position = steps.findIndex((step, index) => log[index] !== step);
+    const late = position < 0 ? [] : [`${name}: ${log.slice(position)} instead of ${steps.slice(position)}`];
     if (log.length > steps.length) late.push(`${name}: ${log.length} steps instead of ${steps.length}`);
     return events.sort().join() === [...tags].sort().join() ? late : [...late, `${name}: ${events}`];
   });

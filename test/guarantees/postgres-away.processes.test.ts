@@ -55,7 +55,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
   });
 
   /** Sends one request with a key on a separate connection. */
-  async function ask(key: string, path: string, body: object): Promise<Answer> {
+  async function send(key: string, path: string, body: object): Promise<Answer> {
     const client = createClient(key);
     const answer = await client.post(edge.port, path, body);
     client.close();
@@ -71,13 +71,13 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
   });
 
   test('G5: an uncached key is answered with 503 and Retry-After within 2 s', async () => {
-    const answer = await ask('pk_unknown', '/users/track', { events });
+    const answer = await send('pk_unknown', '/users/track', { events });
     expect(answer).toMatchObject({ status: 503, retryAfter: '1' });
     expect(answer.milliseconds).toBeLessThan(ANSWERED_WITHIN);
   });
 
   test('G5: a request that needs Postgres is answered with 503 and Retry-After within 2 s', async () => {
-    const answer = await ask(fleet.workspace.key, '/users/export/ids', { external_ids: ['nobody'] });
+    const answer = await send(fleet.workspace.key, '/users/export/ids', { external_ids: ['nobody'] });
     expect(answer).toMatchObject({ status: 503, retryAfter: '1' });
     expect(answer.milliseconds).toBeLessThan(ANSWERED_WITHIN);
   });
@@ -87,7 +87,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     const group = { subscription_group_id: randomUUID(), subscription_state: 'subscribed' };
     const unknown = { attributes: [{ external_id: 'a', subscription_groups: [group] }], events };
     for (const body of [unknown, { events }, unknown, { events }]) {
-      const answer = await ask(key, '/users/track', body);
+      const answer = await send(key, '/users/track', body);
       expect(answer.status).toBe(201);
       expect(answer.milliseconds).toBeLessThan(ANSWERED_WITHIN);
     }
@@ -104,7 +104,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
   test('Postgres is queried again once it is back: a revoked key is rejected', async () => {
     await postgres.comeBack();
     await fleet.pool.query('update api_keys set revoked_at = now()');
-    const refused = async () => (await ask(fleet.workspace.key, '/users/track', { events })).status === 401;
+    const refused = async () => (await send(fleet.workspace.key, '/users/track', { events })).status === 401;
     await waitUntil(refused, { what: 'the revoked key to be refused', deadline: 5000 });
   });
 });

@@ -27,7 +27,7 @@ async function makeLethal(fleet: Fleet): Promise<void> {
 
 const env = { NODE_OPTIONS: `--require ${path.join(packageRoot, 'test/setup/ends-at-notice.cjs')}` };
 
-const letters = (fleet: Fleet) =>
+const readLetters = (fleet: Fleet) =>
   fleet.pool.query<{ id: string; reason: string; object: { name: string } }>(
     'select id, reason, object from dead_letters',
   );
@@ -70,7 +70,8 @@ const count = async (fleet: Fleet, what: string) =>
  * Checks whether all objects have an outcome: one is a dead letter, and the given number of events is stored.
  */
 const isApplied = (fleet: Fleet, events: number) => async () =>
-  (await count(fleet, '(select count(*) from events)')) === events && (await letters(fleet)).rowCount === 1;
+  (await count(fleet, '(select count(*) from events)')) === events &&
+  (await readLetters(fleet)).rowCount === 1;
 
 const lethalLetter = {
   reason: expect.stringMatching(/^ended the process: /),
@@ -86,9 +87,9 @@ test.each(backends)(
     const users = Array.from({ length: 30 }, (_, user) => ({ external_id: `user-${user}` }));
     const request = (number: number, lethal?: number) => ({
       attributes: users.map((user) => ({ ...user, log: { add: [number] } })),
-      events: users.map((user, place) => ({
+      events: users.map((user, position) => ({
         ...user,
-        ...{ name: place === lethal ? 'lethal' : 'visited', time: TIME },
+        ...{ name: position === lethal ? 'lethal' : 'visited', time: TIME },
       })),
     });
     await send(fleet, fleet.workspace, request(0, 17));
@@ -96,7 +97,7 @@ test.each(backends)(
     await send(fleet, fleet.workspace, request(1));
     await send(fleet, other, request(1));
     expect(await supervise(fleet, isApplied(fleet, 4 * users.length - 1))).toBeLessThanOrEqual(4);
-    expect((await letters(fleet)).rows).toMatchObject([lethalLetter]);
+    expect((await readLetters(fleet)).rows).toMatchObject([lethalLetter]);
     const inOrder = `(select count(*) from profiles where custom_attributes -> 'log' = '[0, 1]')`;
     expect(await count(fleet, inOrder)).toBe(2 * users.length);
     await fleet.stop();
@@ -115,7 +116,7 @@ test.each(eitherBackend)(
       await send(fleet, fleet.workspace, { events: [{ external_id: `user-${number}`, name, time: TIME }] });
     }
     expect(await supervise(fleet, isApplied(fleet, requests - 1))).toBeLessThanOrEqual(4);
-    expect((await letters(fleet)).rows).toMatchObject([lethalLetter]);
+    expect((await readLetters(fleet)).rows).toMatchObject([lethalLetter]);
     await fleet.stop();
   },
   240_000,

@@ -69,11 +69,11 @@ describe('the host of Redis vanishes without a reset, and another takes its addr
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('redis', { edges: 0, workers: 0, env });
-    const way = await startVanishing(fleet.redis!.port);
-    fleet.env.REDIS_URL = `redis://127.0.0.1:${way.port}`;
+    const network = await startVanishing(fleet.redis!.port);
+    fleet.env.REDIS_URL = `redis://127.0.0.1:${network.port}`;
     await Promise.all([fleet.startEdge(), fleet.startWorker()]);
     await applies(fleet, 10);
-    way.vanish();
+    network.vanish();
   });
   afterAll(() => fleet.stop());
 
@@ -146,8 +146,8 @@ describe('Redis with Sentinels', () => {
       await applies(fleet, 20);
       const { Redis } = await import('ioredis');
       const observer = new Redis(successor.url);
-      const told = async (line: string) => (await observer.info('replication')).includes(line);
-      await waitUntil(() => told('master_link_status:up'), { what: 'the successor to follow' });
+      const isListed = async (line: string) => (await observer.info('replication')).includes(line);
+      await waitUntil(() => isListed('master_link_status:up'), { what: 'the successor to follow' });
       const sentinel = new Redis(`redis://${fleet.env.REDIS_SENTINELS.split(',')[0]}`);
       await waitUntil(
         async () =>
@@ -160,7 +160,7 @@ describe('Redis with Sentinels', () => {
       process.kill(primary.pid, signal);
       // Sentinels of a busy machine wait half a minute before they trust their clock, possibly more than
       // once.
-      await waitUntil(() => told('role:master'), { what: 'the failover', deadline: 150_000 });
+      await waitUntil(() => isListed('role:master'), { what: 'the failover', deadline: 150_000 });
       await applies(fleet, 20);
       expect(await fleet.fallen()).toEqual([]);
       observer.disconnect();

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type Backend, startFleet } from '../guarantees/fleet.ts';
 import { isLong, lengthOf } from '../setup/length.ts';
-import { runModel, settled } from './run.ts';
+import { runModel, waitUntilApplied } from './run.ts';
 import { describeCards, readStored } from './stored.ts';
 
 const operations = Number(process.env.MODEL_OPERATIONS ?? lengthOf({ short: 800, long: 100_000 }));
@@ -31,7 +31,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
       circles: 40,
       kills: Math.max(2, Math.round(operations / 10_000)),
     });
-    await settled(fleet, run.operations, 120_000);
+    await waitUntilApplied(fleet, run.operations, 120_000);
     expect(run.surprises, `seed ${seed}`).toEqual([]);
     expect(await readStored(fleet.pool, fleet.workspace.id), `seed ${seed}`).toEqual(
       describeCards(run.model.cards),

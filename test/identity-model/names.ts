@@ -72,10 +72,10 @@ export function oneNameEach(random: Random, circle: number, model: IdentityModel
     },
     email: () => '',
     renaming() {
-      const place = Math.floor(random() * ids.length);
-      const current_external_id = ids[place]!;
+      const position = Math.floor(random() * ids.length);
+      const current_external_id = ids[position]!;
       const new_external_id = `c${circle}-r${made++}`;
-      ids[place] = new_external_id;
+      ids[position] = new_external_id;
       return { current_external_id, new_external_id };
     },
     emails: false,

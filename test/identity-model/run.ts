@@ -83,16 +83,16 @@ function surpriseOf(
   status: number | undefined,
   body: unknown,
 ): string | undefined {
-  const told = body as { rename_errors?: unknown[]; removal_errors?: unknown[]; pending?: boolean };
-  const errors = (told?.rename_errors ?? told?.removal_errors)?.length;
+  const outcome = body as { rename_errors?: unknown[]; removal_errors?: unknown[]; pending?: boolean };
+  const errors = (outcome?.rename_errors ?? outcome?.removal_errors)?.length;
   const refused = verdicts.filter((verdict) => verdict !== undefined).length;
   const fits =
-    status !== undefined && status < 300 && (errors === undefined || told.pending || errors === refused);
+    status !== undefined && status < 300 && (errors === undefined || outcome.pending || errors === refused);
   return fits ? undefined : JSON.stringify({ request, verdicts, status, body });
 }
 
 /** Resolves when all accepted operations have been applied, and all tombstones are settled. */
-export async function settled({ pool }: Fleet, operations: number, deadline: number): Promise<void> {
+export async function waitUntilApplied({ pool }: Fleet, operations: number, deadline: number): Promise<void> {
   await waitUntil(
     async () => {
       const { rows } = await pool.query(

@@ -144,7 +144,7 @@ it('every statement of identity operations, subscriptions and tombstones uses an
     'upsert-push-tokens',
   ]);
   const tx = await database.pool.connect();
-  const found: string[] = [];
+  const results: string[] = [];
   for (const { name, text } of statements) {
     // The statement reads in the order of the primary key, up to its limit.
     if (name === 'select-tombstones') continue;
@@ -153,8 +153,8 @@ it('every statement of identity operations, subscriptions and tombstones uses an
     await tx.query(`prepare plan_of_one as ${text}`);
     const { rows } = await tx.query(`explain (format json) execute plan_of_one${nulls && `(${nulls})`}`);
     await tx.query('deallocate plan_of_one');
-    for (const fault of readsTooMuch(rows[0]['QUERY PLAN'][0].Plan)) found.push(`${name}: ${fault}`);
+    for (const fault of readsTooMuch(rows[0]['QUERY PLAN'][0].Plan)) results.push(`${name}: ${fault}`);
   }
   tx.release();
-  expect(found).toEqual([]);
+  expect(results).toEqual([]);
 });

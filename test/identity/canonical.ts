@@ -61,7 +61,7 @@ const others = `
   order by what, row`;
 
 /** Reads the last state of each subject in the history. A profile has a different id in each workspace. */
-const told = `
+const storedState = `
   select distinct on (subject_kind, subject, subscription)
     subject_kind, subject, subscription, to_state as state
   from subscription_history where workspace_id = $1
@@ -84,9 +84,9 @@ const stored = `
 
 /** Reads the differences between history and states, of which there must be none. */
 const untold = `
-  (select * from (${told}) as told where state is not null except (${stored}))
+  (select * from (${storedState}) as told where state is not null except (${stored}))
   union all
-  ((${stored}) except select * from (${told}) as told)`;
+  ((${stored}) except select * from (${storedState}) as told)`;
 
 /** Counts the changes of each state of an address. */
 const history = `
@@ -108,18 +108,18 @@ const keptLetters = ofOneWorkspace(
  */
 export async function canonical(tx: Connection, { id, items }: { id: string; items: WorkItem[] }) {
   const ids = items.map(({ object }) => object.id);
-  const ask = async (text: string, values: unknown[]) => (await tx.query(text, values)).rows;
-  const people = (await ask(users, [id])).map((row) => JSON.stringify(row)).sort();
-  const letters = await ask(keptLetters, [id]);
-  const outcomes = await ask('select object_id, error from outcomes where object_id = any($1::uuid[])', [
+  const runQuery = async (text: string, values: unknown[]) => (await tx.query(text, values)).rows;
+  const people = (await runQuery(users, [id])).map((row) => JSON.stringify(row)).sort();
+  const deadLetterRows = await runQuery(keptLetters, [id]);
+  const outcomes = await runQuery('select object_id, error from outcomes where object_id = any($1::uuid[])', [
     ids,
   ]);
   return {
     people: people.map((text) => JSON.parse(text)),
-    others: await ask(others, [id]),
-    untold: await ask(untold, [id]),
-    history: await ask(history, [id]),
-    deadLetters: letters.map((row) => ids.indexOf(row.id)).sort(),
+    others: await runQuery(others, [id]),
+    untold: await runQuery(untold, [id]),
+    history: await runQuery(history, [id]),
+    deadLetters: deadLetterRows.map((row) => ids.indexOf(row.id)).sort(),
     outcomes: outcomes.map(({ object_id, error }) => `${ids.indexOf(object_id)}: ${error}`).sort(),
   };
 }

@@ -52,10 +52,10 @@ describe('a delete', () => {
     await scene.apply([has('anew', { set: { points: 1 } }), does('anew')]);
     const { service_id } = await scene.user('anew');
     await scene.apply([identity('delete', { user: by({ service_id }) }), does('anew', 'first')]);
-    const anew = await scene.user('anew');
-    expect(anew.service_id).not.toBe(service_id);
-    expect(anew.custom_attributes).toBeUndefined();
-    expect(anew.custom_events).toMatchObject([{ name: 'first', count: 1 }]);
+    const recreated = await scene.user('anew');
+    expect(recreated.service_id).not.toBe(service_id);
+    expect(recreated.custom_attributes).toBeUndefined();
+    expect(recreated.custom_events).toMatchObject([{ name: 'first', count: 1 }]);
   });
 
   it('by an address removes a user only if the prioritization leaves exactly one', async () => {
@@ -122,9 +122,9 @@ describe('a delete', () => {
     await scene.apply([has('token', { push_tokens })]);
     const { identifier, ...imported } = has('', { push_tokens });
     await scene.apply([remove('token'), imported]);
-    const found = await scene.exported({ device_id: 'imported' });
-    expect(found).toBeDefined();
-    expect(found.external_id).toBeUndefined();
+    const actual = await scene.exported({ device_id: 'imported' });
+    expect(actual).toBeDefined();
+    expect(actual.external_id).toBeUndefined();
   });
 });
 

@@ -11,19 +11,19 @@ import { createScene, does, has, type Scene, unknownGroup } from './scene.ts';
 
 let scene: Scene;
 /** Whether the follow-up work of each step is done at once, or never. */
-let settled: boolean;
+let isFinished: boolean;
 
 const workspace = () => ({ id: scene.workspaceId });
 
 async function apply(objects: AcceptedObject[], workspaceId?: string): Promise<void> {
   await scene.apply(objects, workspaceId);
-  if (settled) await scene.settle();
+  if (isFinished) await scene.cleanUp();
 }
 
 /** Applies envelopes as a lane delivers them. */
 async function run(...deliveries: Delivery[]) {
   const result = await applyBatch(scene.pool, deliveries);
-  if (settled) await scene.settle();
+  if (isFinished) await scene.cleanUp();
   return result;
 }
 
@@ -48,10 +48,10 @@ describe.each([
 ])('%s:', (_, settling) => {
   beforeAll(async () => {
     scene = await createScene();
-    settled = settling;
+    isFinished = settling;
   });
   afterAll(async () => {
-    await scene.settle();
+    await scene.cleanUp();
     expect(await scene.leftOfFailures()).toEqual({ forgotten: 0, unnamed: 0, stray: 0, left: 0 });
     await scene.stop();
   });

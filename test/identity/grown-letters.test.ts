@@ -13,6 +13,7 @@ import { makeGate, passGate } from '../setup/nodes.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, event, makeTriggers, point } from '../workers/batch.ts';
 import {
+  cleanUp,
   DEADLINE,
   FILLING,
   grow,
@@ -21,7 +22,6 @@ import {
   left,
   neighbourWaits,
   pool,
-  settle,
   store,
   url,
   workspace,
@@ -40,7 +40,7 @@ const FAILED_ROWS = lengthOf({ short: 4000, long: 50_000 });
  */
 async function growLetters(
   externalId: string,
-  { letters = 0, failedRows = 0 },
+  { deadLetters = 0, failedRows = 0 },
 ): Promise<{ id: string; some: string[] }> {
   const id = await grow(externalId, {});
   await pool.query(
@@ -48,7 +48,7 @@ async function growLetters(
      select overlay(gen_random_uuid()::text placing '019aaaaa-0000-7' from 1 for 15)::uuid, $1, $2, 'events', 'envelope',
        '{}', 'reason', case when number % 2 = 0 then array['x:' || $2] else array['x:' || $2, 'u:' || $3] end
      from generate_series(1, $4::integer) as number`,
-    [workspace.id, externalId, id, letters],
+    [workspace.id, externalId, id, deadLetters],
   );
   const integration = uuidv7();
   await pool.query(
@@ -78,7 +78,7 @@ async function growLetters(
 async function stored(...externalIds: string[]) {
   const { rows } = await pool.query(
     `select
-       (select count(*)::integer from dead_letters where workspace_id = $2 and request_id = any($1)) as letters,
+       (select count(*)::integer from dead_letters where workspace_id = $2 and request_id = any($1)) as "deadLetters",
        (select count(*)::integer from sync_row_errors
          where workspace_id = $2
            and identifiers && array(select 'x:' || name from unnest($1::text[]) as name)) as "failedRows",
@@ -99,14 +99,14 @@ async function readable(externalId: string, some: string[]) {
   const { rows } = await pool.query(keptRows, [externalId, workspace.id]);
   const latest = await selectLatestWaiting(pool, 1000);
   return {
-    letters: (await selectByRequest(pool, workspace.id, externalId)).length,
+    deadLetters: (await selectByRequest(pool, workspace.id, externalId)).length,
     some: (await selectDeadLetters(pool, some)).length,
     shown: latest.filter(({ id }) => some.includes(id)).length,
     failedRows: rows[0].failedRows,
   };
 }
 
-const nothing = { letters: 0, some: 0, shown: 0, failedRows: 0 };
+const nothing = { deadLetters: 0, some: 0, shown: 0, failedRows: 0 };
 
 const replayOf = (object: AcceptedObject) => {
   const delivery = deliver(workspace, [object]);
@@ -124,17 +124,22 @@ const usersNamed = async (externalId: string): Promise<number> =>
 test(
   'G8: merging and deleting a user with many dead letters delays no lane and hides them all',
   async () => {
-    const merged = await growLetters('lettered', { letters: LETTERS, failedRows: FAILED_ROWS });
+    const merged = await growLetters('lettered', { deadLetters: LETTERS, failedRows: FAILED_ROWS });
     await store(event('reader', 'first'));
     expect(await neighbourWaits(merge('lettered', 'reader'))).toBeLessThan(DEADLINE);
     // Some dead letters are transferred, most are not.
     for (let step = 0; step < 3; step++) await cleanUpTombstones(pool, await selectTombstones(pool, 100));
-    expect(await readable('lettered', merged.some)).toMatchObject({ letters: LETTERS, some: 4 });
+    expect(await readable('lettered', merged.some)).toMatchObject({ deadLetters: LETTERS, some: 4 });
     // A later user with the same name has dead letters of its own.
-    const late = await growLetters('lettered', { letters: 2, failedRows: 1 });
+    const late = await growLetters('lettered', { deadLetters: 2, failedRows: 1 });
     expect(await neighbourWaits(remove('reader'))).toBeLessThan(DEADLINE);
-    expect(await stored('lettered')).toMatchObject({ letters: LETTERS + 2, failedRows: FAILED_ROWS + 1 });
-    expect(await readable('lettered', merged.some)).toEqual({ letters: 2, some: 0, shown: 0, failedRows: 1 });
+    expect(await stored('lettered')).toMatchObject({ deadLetters: LETTERS + 2, failedRows: FAILED_ROWS + 1 });
+    expect(await readable('lettered', merged.some)).toEqual({
+      deadLetters: 2,
+      some: 0,
+      shown: 0,
+      failedRows: 1,
+    });
     expect(await readable('lettered', late.some)).toMatchObject({ some: 4 - 2 });
 
     // A replay that was in progress.
@@ -143,12 +148,12 @@ test(
         objects: 0,
       });
     expect(await usersNamed('returned')).toBe(0);
-    await settle(2);
-    expect(await stored('lettered')).toEqual({ letters: 2, failedRows: 1, names: 0 });
+    await cleanUp(2);
+    expect(await stored('lettered')).toEqual({ deadLetters: 2, failedRows: 1, names: 0 });
     await store(remove('lettered'));
     expect(await readable('lettered', late.some)).toEqual(nothing);
-    await settle();
-    expect(await stored('lettered')).toEqual({ letters: 0, failedRows: 0, names: 0 });
+    await cleanUp();
+    expect(await stored('lettered')).toEqual({ deadLetters: 0, failedRows: 0, names: 0 });
   },
   FILLING,
 );
@@ -184,24 +189,24 @@ describe('G1: dead letters after a merge or delete', () => {
   test(
     'are transferred and erased completely, however often settling is interrupted',
     async () => {
-      const size = { letters: 9000, failedRows: 3000 };
+      const size = { deadLetters: 9000, failedRows: 3000 };
       const merged = await growLetters('torn', size);
       await store(event('mender', 'first'), merge('torn', 'mender'));
       await settleCutOff(8);
-      await settle(2);
+      await cleanUp(2);
       const { rows } = await pool.query(
         `select count(*)::integer as handed from named_failures
          where workspace_id = $1 and name = 'u:' || $2::uuid`,
         [workspace.id, await idOf('mender')],
       );
-      expect(rows[0].handed).toBe(size.letters + size.failedRows);
+      expect(rows[0].handed).toBe(size.deadLetters + size.failedRows);
       expect(await stored('torn')).toEqual({ ...size, names: 0 });
       await store(remove('mender'));
       expect(await readable('torn', merged.some)).toEqual(nothing);
       await settleCutOff(8);
       expect(await readable('torn', merged.some)).toEqual(nothing);
-      await settle(2);
-      expect(await stored('torn')).toEqual({ letters: 0, failedRows: 0, names: 0 });
+      await cleanUp(2);
+      expect(await stored('torn')).toEqual({ deadLetters: 0, failedRows: 0, names: 0 });
     },
     FILLING,
   );
@@ -209,30 +214,29 @@ describe('G1: dead letters after a merge or delete', () => {
   test.each([0, 1, 3])(
     'are erased when the last keeper of a chain is deleted, after %i steps of settling',
     async (steps) => {
-      const names = [0, 1, 2].map((place) => `letters ${steps} ${place}`);
+      const names = [0, 1, 2].map((position) => `deadLetters ${steps} ${position}`);
       const grown = [];
-      for (const name of names) grown.push(await growLetters(name, { letters: 2500, failedRows: 500 }));
+      for (const name of names) grown.push(await growLetters(name, { deadLetters: 2500, failedRows: 500 }));
       await store(merge(names[0]!, names[1]!), merge(names[1]!, names[2]!));
       for (let step = 0; step < steps; step++)
         await cleanUpTombstones(pool, await selectTombstones(pool, 100));
-      for (const [place, { some }] of grown.entries())
-        expect(await readable(names[place]!, some)).toMatchObject({ letters: 2500, some: 4 });
+      for (const [index, { some }] of grown.entries())
+        expect(await readable(names[index]!, some)).toMatchObject({ deadLetters: 2500, some: 4 });
       await store(remove(names[2]!));
-      for (const [place, { some }] of grown.entries())
-        expect(await readable(names[place]!, some)).toEqual(nothing);
+      for (const [at, { some }] of grown.entries()) expect(await readable(names[at]!, some)).toEqual(nothing);
       await cleanUpTombstones(pool, await selectTombstones(pool, 100));
-      for (const [place, { some }] of grown.entries())
-        expect(await readable(names[place]!, some)).toEqual(nothing);
-      await settle(2);
+      for (const [offset, { some }] of grown.entries())
+        expect(await readable(names[offset]!, some)).toEqual(nothing);
+      await cleanUp(2);
       expect(await left()).toBe(0);
-      expect(await stored(...names)).toEqual({ letters: 0, failedRows: 0, names: 0 });
+      expect(await stored(...names)).toEqual({ deadLetters: 0, failedRows: 0, names: 0 });
     },
     FILLING,
   );
 });
 
 test('G3: a replay has no effect if the user is deleted while it is being applied', async () => {
-  const { some } = await growLetters('overtaken', { letters: 1 });
+  const { some } = await growLetters('overtaken', { deadLetters: 1 });
   await makeTriggers(pool, [
     `create function wait_at_gate() returns trigger language plpgsql as $$
     begin
@@ -253,5 +257,5 @@ test('G3: a replay has no effect if the user is deleted while it is being applie
   await gate.stop();
   await refused;
   expect(await usersNamed('overtaken')).toBe(0);
-  await settle();
+  await cleanUp();
 });

@@ -9,6 +9,7 @@ import { attributes, event, readDeadLetters } from '../workers/batch.ts';
 import {
   belongingsOf,
   CHANGES,
+  cleanUp,
   DEADLINE,
   FILLING,
   grow,
@@ -16,7 +17,6 @@ import {
   idOf,
   neighbourWaits,
   pool,
-  settle,
   store,
   workspace,
 } from './grown-scene.ts';
@@ -40,7 +40,7 @@ describe('a push token of a user with more tokens than a merge moves at once', (
     const into = await grow('tokens b', {});
     await store(merge('tokens a', 'tokens b'));
     await store(...Array.from({ length: tokens }, (_, index) => importing(`${from}token${index + 1}`)));
-    await settle();
+    await cleanUp();
     expect(await belongingsOf(into)).toMatchObject({ tokens });
   });
 
@@ -49,7 +49,7 @@ describe('a push token of a user with more tokens than a merge moves at once', (
     const all = Array.from({ length: tokens }, (_, index) => `${id}token${index + 1}`);
     await store(remove('tokens c'));
     await store(...all.slice(-3).map(importing), ...all.slice(0, 3).map(importing));
-    await settle();
+    await cleanUp();
     const owners = await Promise.all(all.map(stored));
     const kept = [...owners.slice(0, 3), ...owners.slice(-3)];
     expect(new Set(kept).size).toBe(6);
@@ -90,7 +90,7 @@ describe('names of a user with very many names', () => {
     const freed = alias('b0490:brings');
     await store(event('heir', 'first'), identity('alias_new', { ...freed, external_id: 'heir' }));
     await store(event(freed, 'by alias'));
-    await settle();
+    await cleanUp();
     const { rows } = await pool.query('select count from event_summaries where profile_id = $1', [
       await idOf('heir'),
     ]);
@@ -113,7 +113,7 @@ describe('names of a user with very many names', () => {
         event(name, 'second'),
       );
     }
-    await settle();
+    await cleanUp();
     const { rows } = await pool.query(
       `select external_id from deprecated_external_ids where workspace_id = $1 order by external_id`,
       [workspace.id],
@@ -136,8 +136,8 @@ describe('G8: the spam mark of an address with very many users', () => {
        where workspace_id = $1 and email = $2 and marked_email_as_spam_at is not null`,
       [workspace.id, email],
     );
-    const letter = (await readDeadLetters(pool)).find(({ id }) => id === clearing.id);
-    return { marked: rows[0].marked, reason: letter?.reason };
+    const deadLetter = (await readDeadLetters(pool)).find(({ id }) => id === clearing.id);
+    return { marked: rows[0].marked, reason: deadLetter?.reason };
   };
 
   test('is removed from up to the maximum of users of an address', async () => {
@@ -160,7 +160,7 @@ test(
   'G8: deleting the last user of an address with a long history delays no lane and hides it',
   async () => {
     const email = 'long@example.com';
-    const told = async () => {
+    const pendingNames = async () => {
       const rows = await readHistory(pool, workspace.id, {
         subjects: [{ kind: 'email', subject: email }],
         limit: 10,
@@ -175,14 +175,14 @@ test(
       [workspace.id, email, 2 * CHANGES],
     );
     expect(await neighbourWaits(remove('last'))).toBeLessThan(DEADLINE);
-    expect(await told()).toEqual([]);
+    expect(await pendingNames()).toEqual([]);
     await store(attributes('next', { standard: { email } }), says(email, { state: 'opted_in' }));
-    const own = await told();
+    const own = await pendingNames();
     expect(own.at(-1)).toMatchObject({ from: null });
     expect(own[0]).toMatchObject({ to: 'opted_in' });
-    await settle();
+    await cleanUp();
     await waitUntil(async () => !(await cleanUpHistories(pool)), { what: 'the history to be erased' });
-    expect(await told()).toEqual(own);
+    expect(await pendingNames()).toEqual(own);
     const { rows } = await pool.query(
       `select (select count(*)::integer from dropped_histories) as dropped,
        (select count(*)::integer from subscription_history where subject = $1) as history`,

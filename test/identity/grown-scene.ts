@@ -157,7 +157,7 @@ export async function left(): Promise<number> {
 }
 
 /** Settles until no tombstone is left. */
-export async function settle(workers = 1): Promise<void> {
+export async function cleanUp(workers = 1): Promise<void> {
   const running = Array.from({ length: workers }, () => startTombstoneCleanup(pool, silent));
   try {
     await waitUntil(async () => (await left()) === 0, { what: 'all to be settled', deadline: FILLING });

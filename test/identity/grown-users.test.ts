@@ -10,6 +10,7 @@ import { event, readDeadLetters } from '../workers/batch.ts';
 import {
   belongingsOf,
   CHANGES,
+  cleanUp,
   DEADLINE,
   FILLING,
   grow,
@@ -22,7 +23,6 @@ import {
   pool,
   rowsOf,
   SUMS,
-  settle,
   store,
   TOKENS,
   url,
@@ -44,7 +44,7 @@ test(
     expect(await neighbourWaits(remove('doomed'))).toBeLessThan(DEADLINE);
     expect(before[1] - (await rowsOf(doomed))).toBeLessThan(MAX_TOUCHED);
     expect(await readDeadLetters(pool)).toEqual([]);
-    await settle(2);
+    await cleanUp(2);
     const events = 2 * (SUMS + 10_000) + 2;
     expect(await belongingsOf(into)).toMatchObject({ events, revenue: (SUMS + 10_000) / 20, tokens: TOKENS });
     expect(await belongingsOf(from)).toEqual(nothing);
@@ -86,7 +86,7 @@ describe('G1: rows of a merged user', () => {
         await steps;
         await victims.stop();
       }
-      await settle(2);
+      await cleanUp(2);
       expect(await belongingsOf(from)).toEqual(nothing);
       expect(await belongingsOf(into)).toMatchObject({ events: 24_202, revenue: 605, tokens: 9000 });
     },
@@ -101,7 +101,7 @@ describe('G1: rows of a merged user', () => {
         ids.push(await grow(name, { sums: 5000, tokens: 1500 }));
       await store(merge('first', 'second'), event('second', 'kind1'), merge('second', 'third'));
       await store(event('third', 'kind5000'));
-      await settle();
+      await cleanUp();
       expect(await belongingsOf(ids[0]!)).toEqual(nothing);
       expect(await belongingsOf(ids[1]!)).toEqual(nothing);
       expect(await belongingsOf(ids[2]!)).toMatchObject({ events: 30_005, revenue: 750, tokens: 4500 });
@@ -113,14 +113,14 @@ describe('G1: rows of a merged user', () => {
     'are erased when the last keeper of a chain is deleted, after %i steps of settling',
     async (steps) => {
       const ids: string[] = [];
-      for (const place of [0, 1, 2]) {
-        ids.push(await grow(`chain ${steps} ${place}`, { sums: 5000, tokens: 500, changes: 500 }));
+      for (const position of [0, 1, 2]) {
+        ids.push(await grow(`chain ${steps} ${position}`, { sums: 5000, tokens: 500, changes: 500 }));
       }
-      await store(...[0, 1].map((place) => merge(`chain ${steps} ${place}`, `chain ${steps} ${place + 1}`)));
+      await store(...[0, 1].map((index) => merge(`chain ${steps} ${index}`, `chain ${steps} ${index + 1}`)));
       for (let step = 0; step < steps; step++)
         await cleanUpTombstones(pool, await selectTombstones(pool, 100));
       await store(remove(`chain ${steps} 2`));
-      await settle();
+      await cleanUp();
       for (const id of ids) expect(await belongingsOf(id)).toEqual(nothing);
       const { rows } = await pool.query(
         `select (select count(*)::integer from merged_profiles where profile_id = any($1)) as merges,
@@ -145,7 +145,7 @@ test(
     );
     await store(remove('gatherer'));
     expect(await left()).toBe(1);
-    await settle();
+    await cleanUp();
     const { rows } = await pool.query('select from merged_profiles where kept_id = $1', [id]);
     expect(rows).toEqual([]);
   },
@@ -155,7 +155,7 @@ test(
 test(
   'G8: a request of fifty chained merges of users with many rows delays no lane',
   async () => {
-    const names = Array.from({ length: 51 }, (_, place) => `link ${place}`);
+    const names = Array.from({ length: 51 }, (_, at) => `link ${at}`);
     await store(...names.map((name) => event(name, 'first')));
     await pool.query(
       `insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
@@ -169,10 +169,10 @@ test(
      select $1, 'label' || number, 'link 0', $2, now() from generate_series(1, $3::integer) as number`,
       [workspace.id, await idOf('link 0'), MAX_ALIASES],
     );
-    const chain = names.slice(1).map((name, place) => merge(names[place]!, name));
+    const chain = names.slice(1).map((name, offset) => merge(names[offset]!, name));
     expect(await neighbourWaits(...chain)).toBeLessThan(2 * DEADLINE);
     await store(event(alias('label500:link 0'), 'first'));
-    await settle();
+    await cleanUp();
     expect(await belongingsOf(await idOf('link 50'))).toMatchObject({ events: 51 * 2001 + 1 });
   },
   FILLING,

@@ -42,14 +42,14 @@ describe('identify', () => {
     ]);
     const { service_id } = await scene.aliased('l:known');
     await scene.apply([identify('l:known', 'known')]);
-    const known = await scene.user('known');
-    expect(known).toMatchObject({
+    const user = await scene.user('known');
+    expect(user).toMatchObject({
       first_name: 'Ada',
       custom_attributes: { from: 'alias', colour: 'blue' },
       custom_events: [{ count: 2 }],
     });
     expect(await scene.exported({ service_id })).toBeUndefined();
-    expect((await scene.aliased('l:known')).service_id).toBe(known.service_id);
+    expect((await scene.aliased('l:known')).service_id).toBe(user.service_id);
   });
 
   it('ignores an alias of an identified user', async () => {

@@ -21,10 +21,10 @@ async function share(address: object, names: string[]): Promise<void> {
 
 /** Returns the names that no longer resolve. */
 async function gone(names: string[]): Promise<string[]> {
-  const found = await Promise.all(
+  const result = await Promise.all(
     names.map((name) => (name.includes(':') ? scene.aliased(name) : scene.user(name))),
   );
-  return names.filter((_, index) => !found[index]);
+  return names.filter((_, index) => !result[index]);
 }
 
 const kinds = [
@@ -114,7 +114,7 @@ describe.each(kinds)('a merge by %s', (kind, addressOf, validity) => {
         merge: by(addressOf(name), 'most_recently_updated'),
         keep: by(user(`${name} kept`)),
       });
-    const all = [1, 2, 3].map((place) => `${name} ${place}`);
+    const all = [1, 2, 3].map((position) => `${name} ${position}`);
     await share({ ...addressOf(name), ...validity }, all);
     await scene.apply([
       has(`${name} kept`, { standard: { email: 'kept@y.com', phone: '+14155552671', phone_valid: true } }),

@@ -142,9 +142,9 @@ describe('a merge', () => {
     expect(await scene.user('gone a')).toBeUndefined();
     expect(await scene.user('gone b')).toMatchObject({ service_id: kept, created_at });
     await scene.apply([does('gone a')]);
-    const anew = await scene.user('gone a');
-    expect(anew.service_id).not.toBe(service_id);
-    expect(anew.custom_attributes).toBeUndefined();
+    const recreated = await scene.user('gone a');
+    expect(recreated.service_id).not.toBe(service_id);
+    expect(recreated.custom_attributes).toBeUndefined();
     expect((await scene.user('gone b')).custom_events).toBeUndefined();
   });
 
@@ -172,7 +172,7 @@ describe('a merge', () => {
 
   it('keeps events and purchases in place, and references them from the kept user', async () => {
     await scene.track({
-      events: [1, 2, 3].map((place) => ({ external_id: 'raw a', name: `seen ${place}`, time: first })),
+      events: [1, 2, 3].map((position) => ({ external_id: 'raw a', name: `seen ${position}`, time: first })),
       purchases: [bought('raw a', 1)],
     });
     await scene.apply([does('raw b')]);

@@ -102,14 +102,14 @@ async function bothWays(planned: Planned[], stored: number, inParts: boolean) {
     await tx.query('begin');
     const alone = await prepare(tx, planned);
     for (const item of alone.items) await applyObjects(tx, [item], now);
-    const together = await prepare(tx, planned);
-    for (const item of together.items.slice(0, stored)) await applyObjects(tx, [item], now);
+    const batched = await prepare(tx, planned);
+    for (const item of batched.items.slice(0, stored)) await applyObjects(tx, [item], now);
     const until = inParts ? 0 : Number.POSITIVE_INFINITY;
-    for (let rest = together.items.slice(stored); rest.length > 0; ) {
+    for (let rest = batched.items.slice(stored); rest.length > 0; ) {
       const { count } = await applySome(tx, rest, { now, until, poison: new Map() });
       rest = rest.slice(count);
     }
-    return [await canonical(tx, together), await canonical(tx, alone)];
+    return [await canonical(tx, batched), await canonical(tx, alone)];
   } finally {
     await tx.query('rollback');
     tx.release();
@@ -143,9 +143,9 @@ it('a batch of track objects and identity operations has the same result as sing
 }, async () => {
   const property = async (planned: Planned[], stored: number, isPeopled: boolean, inParts: boolean) => {
     const before = isPeopled ? people : [];
-    const [together, alone] = await bothWays([...before, ...planned], before.length + stored, inParts);
-    expect(together).toEqual(alone);
-    expect(together!.untold).toEqual([]);
+    const [batched, alone] = await bothWays([...before, ...planned], before.length + stored, inParts);
+    expect(batched).toEqual(alone);
+    expect(batched!.untold).toEqual([]);
   };
   const sequences = fc.asyncProperty(sequence, fc.nat({ max: 4 }), fc.boolean(), fc.boolean(), property);
   await fc.assert(sequences, {

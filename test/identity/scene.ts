@@ -46,8 +46,8 @@ export async function createScene() {
   }
 
   /** Returns the exported user; undefined if there is none. */
-  async function exported(asked: Record<string, Json>) {
-    return (await store.exportIds(asked)).body.users[0];
+  async function exported(requested: Record<string, Json>) {
+    return (await store.exportIds(requested)).body.users[0];
   }
 
   return {
@@ -81,12 +81,12 @@ export async function createScene() {
     async deadLetters(ids: string[]): Promise<string[]> {
       const kept = new Set<string>();
       for (const { id } of await rows('select distinct workspace_id as id from dead_letters'))
-        for (const letter of await rows(keptLettersStatement, [ids, id])) kept.add(letter.id);
+        for (const deadLetter of await rows(keptLettersStatement, [ids, id])) kept.add(deadLetter.id);
       return ids.filter((id) => kept.has(id));
     },
 
     /** Settles merges and deletes completely. */
-    async settle(): Promise<void> {
+    async cleanUp(): Promise<void> {
       for (;;) {
         const keys = await selectTombstones(pool, 200);
         if (keys.length === 0) return;

@@ -70,7 +70,7 @@ function asksForHorizon(statement: unknown): boolean {
 }
 
 /** Settles with as many workers as requested, until all tombstones are settled. */
-async function settle(workers = 1): Promise<void> {
+async function cleanUp(workers = 1): Promise<void> {
   const running = Array.from({ length: workers }, () => startTombstoneCleanup(pool, silent));
   try {
     await waitUntil(async () => (await left()) === 0, { what: 'removed profiles to be settled' });
@@ -112,7 +112,7 @@ describe('an event of a transaction that found the user before', () => {
     await scene.apply([merge('late a', 'late b')]);
     await late.commit();
     expect((await scene.user('late b')).custom_events).toMatchObject([{ name: 'late', count: 1 }]);
-    await settle();
+    await cleanUp();
     expect((await scene.user('late b')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
   });
 
@@ -139,7 +139,7 @@ describe('an event of a transaction that found the user before', () => {
     );
     await tx.query('commit');
     tx.release();
-    await settle();
+    await cleanUp();
     expect((await scene.user('amid b')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
   });
 
@@ -148,7 +148,7 @@ describe('an event of a transaction that found the user before', () => {
     const late = await unfinished([does('row a', 'late'), does('row b', 'late')]);
     await scene.apply([merge('row a', 'row b'), merge('row b', 'row c')]);
     await late.commit();
-    await settle();
+    await cleanUp();
     expect((await scene.user('row c')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
   });
 
@@ -158,7 +158,7 @@ describe('an event of a transaction that found the user before', () => {
     const late = await unfinished([does('erased', 'late')]);
     await scene.apply([remove('erased')]);
     await late.commit();
-    await settle();
+    await cleanUp();
     expect(await rowsOf([id])).toEqual({});
   });
 
@@ -169,7 +169,7 @@ describe('an event of a transaction that found the user before', () => {
     await scene.apply([merge('both a', 'both b')]);
     await scene.apply([remove('both b')]);
     await late.commit();
-    await settle();
+    await cleanUp();
     expect(await rowsOf(ids)).toEqual({});
   });
 
@@ -178,20 +178,20 @@ describe('an event of a transaction that found the user before', () => {
     const id = await scene.profileId('waits');
     const late = await unfinished([does('waits', 'late')]);
     await scene.apply([remove('waits')]);
-    let looks = 0;
+    let polls = 0;
     const counting = new Proxy(pool, {
       get(target, name) {
         const member = Reflect.get(target, name);
         if (typeof member !== 'function') return member;
         return (...given: unknown[]) => {
-          if (asksForHorizon(given[0])) looks++;
+          if (asksForHorizon(given[0])) polls++;
           return member.apply(target, given);
         };
       },
     });
     noteDistributed(counting, await isDistributed(pool));
     const settling = startTombstoneCleanup(counting, silent);
-    await waitUntil(() => looks >= 3, { what: 'looks whether the transaction has ended' });
+    await waitUntil(() => polls >= 3, { what: 'looks whether the transaction has ended' });
     expect(await left()).toBe(1);
     await late.commit();
     await waitUntil(async () => (await left()) === 0, { what: 'the profile to be settled' });
@@ -212,7 +212,7 @@ describe('a deleted user', () => {
     await makeEvents(ids[0]!, 12_000);
     await makeEvents(ids[1]!, 8000);
     await scene.apply([merge('slices a', 'slices b')]);
-    await settle();
+    await cleanUp();
     expect(await rowsOf(ids)).toMatchObject({ events: 20_000, purchases: 2 });
     await scene.apply([remove('slices b')]);
     const erased: number[] = [];
@@ -230,13 +230,13 @@ describe('a deleted user', () => {
   it('is erased without effect on other users', async () => {
     await scene.apply([does('stranger'), does('leaves'), remove('leaves')]);
     const stranger = await scene.profileId('stranger');
-    await settle();
+    await cleanUp();
     expect(await rowsOf([stranger])).toEqual({ events: 1, event_summaries: 1 });
   });
 });
 
 it('several workers that settle at the same time count each row once and erase all', async () => {
-  const names = Array.from({ length: 40 }, (_, place) => `crowd ${place}`);
+  const names = Array.from({ length: 40 }, (_, position) => `crowd ${position}`);
   await scene.apply([has('crowd', {}), ...names.map((name) => has(name, {}))]);
   const ids = await Promise.all(names.map((name) => scene.profileId(name)));
   const late = await unfinished(names.map((name) => does(name, 'late')));
@@ -244,7 +244,7 @@ it('several workers that settle at the same time count each row once and erase a
   await scene.apply([...merged.map((name) => merge(name, 'crowd')), ...deleted.map(remove)]);
   await makeEvents(ids.at(-1)!, 2 * SLICE);
   await late.commit();
-  await settle(3);
+  await cleanUp(3);
   expect((await scene.user('crowd')).custom_events).toMatchObject([{ name: 'late', count: 30 }]);
   expect(await rowsOf(ids)).toEqual({ events: 30, merged_profiles: 30 });
 });
@@ -259,7 +259,7 @@ it('a worker skips tombstones that another worker is settling', async () => {
   await tx.query('rollback');
   tx.release();
   expect(await cleanUpTombstones(pool, keys)).toBe(true);
-  await settle();
+  await cleanUp();
 });
 
 it('a merge of a user with many events reads and writes only summaries', async () => {
@@ -288,5 +288,5 @@ it('a merge of a user with many events reads and writes only summaries', async (
   tx.release();
   expect(after).toBe(before);
   expect(await rowsOf([id])).toMatchObject({ events: 20_000, merged_profiles: 1 });
-  await settle();
+  await cleanUp();
 });

@@ -110,8 +110,8 @@ const headOf = (schema: unknown, codec = 'null') =>
     ],
     ...[counted('avro.codec'), counted(codec), zigzag(0), SYNC],
   ]);
-const blockOf = (rows: number, bytes: Buffer, said = bytes.length) =>
-  Buffer.concat([zigzag(rows), zigzag(said), bytes, SYNC]);
+const blockOf = (rows: number, bytes: Buffer, announced = bytes.length) =>
+  Buffer.concat([zigzag(rows), zigzag(announced), bytes, SYNC]);
 const users = record({ external_id: 'string' });
 const manyNulls = record(Object.fromEntries(Array.from({ length: 9000 }, (_, n) => [`f${n}`, 'null'])));
 const nested = (depth: number): unknown =>

@@ -89,12 +89,12 @@ test.each([
   ['a zip that is encrypted', zipOf([{ name: 'a.csv', content: 'x', flags: 1 }]), 'a.csv is encrypted'],
   [
     'a zip of something else than its list says',
-    zipOf([{ name: 'a.csv', content: 'external_id\nada\n', said: Buffer.from('external_id\nbob\n') }]),
+    zipOf([{ name: 'a.csv', content: 'external_id\nada\n', announced: Buffer.from('external_id\nbob\n') }]),
     'a.csv is damaged',
   ],
   [
     'a zip of more than its list says',
-    zipOf([{ name: 'a.csv', content: 'x'.repeat(100_000), said: Buffer.from('external_id\n') }]),
+    zipOf([{ name: 'a.csv', content: 'x'.repeat(100_000), announced: Buffer.from('external_id\n') }]),
     'a.csv is damaged',
   ],
   ['gzip of an empty file', gzipSync(''), 'is empty'],
@@ -157,8 +157,8 @@ describe('a folder', () => {
       ],
     );
     symlinkSync(path.join(folder, 'a.csv'), path.join(folder, 'link.csv'));
-    const found = await filesOf(folder);
-    expect(found.map((file) => path.relative(folder, file))).toEqual([
+    const result = await filesOf(folder);
+    expect(result.map((file) => path.relative(folder, file))).toEqual([
       ...['10.csv', '9.csv', 'a.csv', 'b.csv', 'link.csv', 'type=1/date=2/x.avro'],
     ]);
   });
@@ -188,15 +188,15 @@ describe('a folder', () => {
 
 test('a long line of quotes is scanned once, not once for each quote', () => {
   const chunk = Buffer.from(`${'"a",'.repeat(50_000)}\nb\n`);
-  let asked = 0;
+  let calls = 0;
   chunk.indexOf = function (this: Buffer, ...search: Parameters<Buffer['indexOf']>) {
-    if (search[0] === 0x0a) asked += 1;
+    if (search[0] === 0x0a) calls += 1;
     return Buffer.prototype.indexOf.apply(this, search);
   } as Buffer['indexOf'];
   const ends: number[] = [];
   createRecordScanner(',').scan(chunk, (end) => ends.push(end));
   expect(ends).toEqual([200_001, 200_003]);
-  expect(asked).toBeLessThan(5);
+  expect(calls).toBeLessThan(5);
 });
 
 test('an object of thousands of properties is mapped in time proportional to its size', async () => {

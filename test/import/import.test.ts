@@ -46,7 +46,7 @@ const eventRow = (n: number) => `user${n % 7},event-${n},2026-01-31T12:00:00Z,${
 const events = (count: number) => header + Array.from({ length: count }, (_, n) => eventRow(n)).join('');
 const onEvents = ['--workspace', 'shop', '--type', 'events'];
 const importing = (file: string, ...more: string[]) => ['import', file, ...onEvents, ...more];
-const said = (options: Record<string, string>) =>
+const asOptions = (options: Record<string, string>) =>
   Object.entries(options).flatMap(([option, value]) => [`--${option}`, value]);
 const lately = async (prefix: string) =>
   (await inLane()).map(({ name }) => name).filter((name) => name.startsWith(prefix));
@@ -61,8 +61,8 @@ test('rows enter the lanes in order, and a second run adds none', async () => {
   expect(await lately('event-')).toEqual(expected);
   const again = await on.json(importing(file));
   expect(again.imports).toMatchObject([{ state: 'imported before', rows: 5000, accepted: 5000 }]);
-  const { rows: told } = await pool.query("select detail from audit where action = 'imports.begin'");
-  expect(told).toEqual([{ detail: { file } }]);
+  const { rows: auditRows } = await pool.query("select detail from audit where action = 'imports.begin'");
+  expect(auditRows).toEqual([{ detail: { file } }]);
   // The same bytes under another name are the same file.
   const copy = fileOf('copy.csv', events(5000));
   expect((await on.json(importing(copy))).imports).toMatchObject([{ state: 'imported before' }]);
@@ -232,8 +232,8 @@ test('an import fails immediately while another process is importing the same fi
   await on.json(importing(file));
   const { rows } = await pool.query('select workspace_id, key from imports where file = $1', [file]);
   const key = { workspaceId: rows[0].workspace_id, key: rows[0].key };
-  const said = await withImportLock(pool, key, () => on.run(importing(file)));
-  expectRefusal(said!, `${file}: another process is importing this file`);
+  const output = await withImportLock(pool, key, () => on.run(importing(file)));
+  expectRefusal(output!, `${file}: another process is importing this file`);
   expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported before' }]);
 });
 
@@ -286,7 +286,7 @@ test('objects of a bucket are fetched one by one, and recognized by their conten
   const bucket = await fill(folder, 'exports/');
   const secret = fileOf('secret', `${credentials.secret_access_key}\n`);
   const access = { region: 'us-east-1', endpoint, 'access-key-id': credentials.access_key_id };
-  const from = (place: string) => importing(place, ...said({ ...access, 'secret-file': secret }));
+  const from = (position: string) => importing(position, ...asOptions({ ...access, 'secret-file': secret }));
   expect((await on.json(from(`s3://${bucket}/exports/1.csv`))).imports).toMatchObject([
     { file: `s3://${bucket}/exports/1.csv`, state: 'imported', rows: 20 },
   ]);
@@ -310,7 +310,7 @@ test('an unreachable bucket and a wrong key are reported in one line', async () 
   const from = (endpoint: string) =>
     importing(
       's3://rows/x.csv',
-      ...said({ region: 'us-east-1', endpoint, 'access-key-id': 'S3RVER', 'secret-file': secret }),
+      ...asOptions({ region: 'us-east-1', endpoint, 'access-key-id': 'S3RVER', 'secret-file': secret }),
     );
   const nowhere = 'http://127.0.0.1:1';
   expectRefusal(await on.run(from(nowhere)), `bucket rows at ${nowhere}`, 'ECONNREFUSED');
@@ -363,8 +363,8 @@ test('imports are listed page by page, and a dropped one starts over and is audi
   );
   expect(await on.json(['import', 'drop', last.id])).toMatchObject({ id: last.id, state: 'dropped' });
   expectRefusal(await on.run(['import', 'drop', last.id]), 'no import has the id');
-  const { rows: told } = await pool.query("select detail from audit where action = 'imports.drop'");
-  expect(told).toEqual([{ detail: { file, rows: 2 } }]);
+  const { rows: auditRows } = await pool.query("select detail from audit where action = 'imports.drop'");
+  expect(auditRows).toEqual([{ detail: { file, rows: 2 } }]);
   expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported', rows: 2 }]);
   expectRefusal(await on.run(['import', file, '--type', 'events']), '--workspace is required');
 });

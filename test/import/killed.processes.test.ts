@@ -78,10 +78,10 @@ test('an import that is killed repeatedly during live requests applies each row 
   const stopLive = sendLive();
   await liveIsTold();
   const doneRows = async () => {
-    const { rows: found } = await fleet.pool.query(
+    const { rows: records } = await fleet.pool.query(
       'select rows_done::integer as done, finished_at from imports',
     );
-    return found[0] as { done: number; finished_at: Date | null } | undefined;
+    return records[0] as { done: number; finished_at: Date | null } | undefined;
   };
   const importing = ['import', file, '--workspace', 'shop', '--type', 'events'];
   for (const goal of [500, 3000]) {

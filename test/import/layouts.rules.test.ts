@@ -211,7 +211,7 @@ test.each([
 
 /** Returns the rejected rows of a CSV file of users. */
 async function refusedRows(content: string, map = '') {
-  const judge = createRowValidator({
+  const validateRow = createRowValidator({
     serviceIdField: 'service_id',
     longStrings: 'cut',
     updateExistingOnly: false,
@@ -223,7 +223,9 @@ async function refusedRows(content: string, map = '') {
   };
   const refused = [];
   for await (const rows of mapRows({ input, options }))
-    refused.push(...validateRows(rows, judge, callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f')).refused);
+    refused.push(
+      ...validateRows(rows, validateRow, callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f')).refused,
+    );
   await input.close();
   return refused;
 }

@@ -34,7 +34,7 @@ export interface ReadOptions {
  */
 export async function readRows(file: string, options: ReadOptions = {}) {
   const { type = 'users', layout = 'csv', map, ignore = [], delimiter, caller, vendor } = options;
-  const judge = createRowValidator({
+  const validateRow = createRowValidator({
     serviceIdField: 'service_id',
     longStrings: 'cut',
     updateExistingOnly: false,
@@ -58,7 +58,11 @@ export async function readRows(file: string, options: ReadOptions = {}) {
     };
     for await (const rows of mapRows({ input, options: rules })) {
       for (const row of rows) sent.push(...(row.sent ?? []).map(({ object }) => object));
-      const judged = validateRows(rows, judge, callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f', caller));
+      const judged = validateRows(
+        rows,
+        validateRow,
+        callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f', caller),
+      );
       result.accepted.push(...(judged.objects as unknown as Json[]));
       result.refused.push(...judged.refused.map(({ row, field, reason }) => ({ row, field, reason })));
     }
@@ -72,7 +76,7 @@ export interface ZippedFile {
   name: string;
   content: string | Buffer;
   /** Content that the archive declares, if it differs from the packed content. */
-  said?: Buffer;
+  announced?: Buffer;
   flags?: number;
 }
 
@@ -81,21 +85,23 @@ export function zipOf(files: readonly ZippedFile[]): Buffer {
   const heads: Buffer[] = [];
   const list: Buffer[] = [];
   let at = 0;
-  for (const { name, content, said = Buffer.from(content), flags = 0 } of files) {
+  for (const { name, content, announced = Buffer.from(content), flags = 0 } of files) {
     const packed = deflateRawSync(content);
     const fixed = Buffer.alloc(26);
     fixed.writeUInt16LE(20, 0);
     fixed.writeUInt16LE(flags, 2);
     fixed.writeUInt16LE(8, 4);
-    fixed.writeUInt32LE(crc32(said), 10);
+    fixed.writeUInt32LE(crc32(announced), 10);
     fixed.writeUInt32LE(packed.length, 14);
-    fixed.writeUInt32LE(said.length, 18);
+    fixed.writeUInt32LE(announced.length, 18);
     fixed.writeUInt16LE(Buffer.byteLength(name), 22);
-    const place = Buffer.alloc(14);
-    place.writeUInt32LE(at, 10);
+    const position = Buffer.alloc(14);
+    position.writeUInt32LE(at, 10);
     const head = Buffer.concat([Buffer.from('PK\x03\x04', 'latin1'), fixed, Buffer.from(name), packed]);
     heads.push(head);
-    list.push(Buffer.concat([Buffer.from('PK\x01\x02\x14\x00', 'latin1'), fixed, place, Buffer.from(name)]));
+    list.push(
+      Buffer.concat([Buffer.from('PK\x01\x02\x14\x00', 'latin1'), fixed, position, Buffer.from(name)]),
+    );
     at += head.length;
   }
   const end = Buffer.alloc(18);

@@ -13,27 +13,27 @@ afterEach(async () => {
 
 /** Creates an import whose processes and lanes the test controls. */
 function scene({ highWaterMark = 100_000 } = {}) {
-  const said = { heartbeats: [] as Heartbeat[], waiting: 0, waits: 0 };
+  const input = { heartbeats: [] as Heartbeat[], waiting: 0, waits: 0 };
   // The test controls the polls; everything else runs normally.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   const yielding = createYielding({
-    heartbeats: async () => said.heartbeats,
-    waiting: () => said.waiting,
+    heartbeats: async () => input.heartbeats,
+    waiting: () => input.waiting,
     lanes: LANES,
     highWaterMark,
     onWait: () => {
-      said.waits += 1;
+      input.waits += 1;
     },
   });
   made.push(yielding);
   /** Sets the heartbeats that the next poll returns. */
-  async function look(...heartbeats: Heartbeat[]): Promise<void> {
-    said.heartbeats = heartbeats;
+  async function check(...heartbeats: Heartbeat[]): Promise<void> {
+    input.heartbeats = heartbeats;
     await turn();
     await vi.advanceTimersByTimeAsync(1000);
     await turn();
   }
-  return { said, yielding, look };
+  return { input, yielding, check };
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
@@ -54,10 +54,11 @@ async function waits(yielding: Yielding): Promise<boolean> {
 
 /** Returns the smallest number of jobs in all lanes at which the import waits. */
 async function mark({
-  said,
+  input,
   yielding,
-}: Pick<ReturnType<typeof scene>, 'said' | 'yielding'>): Promise<number> {
-  for (said.waiting = 0; said.waiting < 1000; said.waiting++) if (await waits(yielding)) return said.waiting;
+}: Pick<ReturnType<typeof scene>, 'input' | 'yielding'>): Promise<number> {
+  for (input.waiting = 0; input.waiting < 1000; input.waiting++)
+    if (await waits(yielding)) return input.waiting;
   throw new Error('it never waits');
 }
 
@@ -81,17 +82,17 @@ describe('an import', () => {
     ],
     ['the web process that took objects is gone', [{ ...live, silentSeconds: 20 }], 2000],
   ])('while %s, enqueues chunks of its size', async (_while, heartbeats, rows) => {
-    const { yielding, look } = scene();
-    await look(...heartbeats);
+    const { yielding, check } = scene();
+    await check(...heartbeats);
     expect(yielding.chunkRows()).toBe(rows);
   });
 
   test('yields at first, and then as heartbeats report live requests', async () => {
-    const { yielding, look } = scene();
+    const { yielding, check } = scene();
     expect(yielding.chunkRows()).toBe(250);
     const rows = [];
     for (const heartbeats of [[], [live], []]) {
-      await look(...heartbeats);
+      await check(...heartbeats);
       rows.push(yielding.chunkRows());
     }
     expect(rows).toEqual([2000, 250, 2000]);
@@ -99,36 +100,36 @@ describe('an import', () => {
 
   test('keeps three jobs waiting per lane during live requests, and forty otherwise', async () => {
     const on = scene();
-    await on.look(live);
+    await on.check(live);
     expect(await mark(on)).toBe(3 * LANES);
-    await on.look();
+    await on.check();
     expect(await mark(on)).toBe(40 * LANES);
   });
 
   test("stays below half of the queue's limit", async () => {
     const on = scene({ highWaterMark: 20 });
-    await on.look();
+    await on.check();
     expect(await mark(on)).toBe(10);
   });
 
   test('continues when the lanes have room again', async () => {
-    const { said, yielding, look } = scene();
-    await look();
-    said.waiting = 40 * LANES;
+    const { input, yielding, check } = scene();
+    await check();
+    input.waiting = 40 * LANES;
     const waited = yielding.wait(new AbortController().signal);
     await turn();
-    said.waiting -= 1;
+    input.waiting -= 1;
     await waited;
-    expect(said.waits).toBe(0);
+    expect(input.waits).toBe(0);
   });
 
   test('rests after its work during live requests, and otherwise not', async () => {
-    const { yielding, look } = scene();
-    await look(live);
+    const { yielding, check } = scene();
+    await check(live);
     expect(await waits(yielding)).toBe(false);
     yielding.worked(60_000);
     expect(await waits(yielding)).toBe(true);
-    await look();
+    await check();
     yielding.worked(60_000);
     expect(await waits(yielding)).toBe(false);
   });

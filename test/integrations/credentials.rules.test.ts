@@ -31,11 +31,13 @@ describe('credentials', () => {
 
   test('that were changed by a bit, or truncated, are rejected', () => {
     const stored = encryptCredentials(credentials, id, [key]);
-    for (let place = 0; place < stored.length; place++) {
+    for (let position = 0; position < stored.length; position++) {
       const changed = Buffer.from(stored);
-      changed[place]! ^= 1;
+      changed[position]! ^= 1;
       expect(() => decryptCredentials(changed, id, [key])).toThrow(/cannot be decrypted/);
-      expect(() => decryptCredentials(stored.subarray(0, place), id, [key])).toThrow(/cannot be decrypted/);
+      expect(() => decryptCredentials(stored.subarray(0, position), id, [key])).toThrow(
+        /cannot be decrypted/,
+      );
     }
   });
 

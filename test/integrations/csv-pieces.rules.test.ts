@@ -29,7 +29,7 @@ const records = [
 ];
 
 /** Grants any amount of disk. */
-const room = { take: async () => {}, drop: async (file: string) => rmSync(file) };
+const scratch = { take: async () => {}, drop: async (file: string) => rmSync(file) };
 
 function fileOf(text: string) {
   const file = path.join(temporaryFolder('penstock-pieces-'), '0.csv');
@@ -54,7 +54,7 @@ test('records end at the same bytes, wherever the input is split', () => {
 test('pieces add up to the file, each with its header and the records before it', async () => {
   const many = Array.from({ length: 200_000 }, (_, index) => records[index % records.length]!);
   const file = fileOf(header + many.join(''));
-  const pieces = await cutCsv(file, room, { pieceBytes: 1_000_000 });
+  const pieces = await cutCsv(file, scratch, { pieceBytes: 1_000_000 });
   expect(pieces.length).toBeGreaterThan(1);
   const texts = pieces.map((piece) => readFileSync(piece.path, 'utf8'));
   for (const text of texts) expect(text.startsWith(header)).toBe(true);
@@ -67,7 +67,7 @@ test('pieces add up to the file, each with its header and the records before it'
 
 test('a file whose lines end in CR alone is cut into pieces that add up to the file', async () => {
   const [head, row] = ['updated_at,payload\r', '1,x\r'];
-  const pieces = await cutCsv(fileOf(head + row.repeat(500_000)), room, { pieceBytes: 1000 });
+  const pieces = await cutCsv(fileOf(head + row.repeat(500_000)), scratch, { pieceBytes: 1000 });
   const texts = pieces.map((piece) => readFileSync(piece.path, 'utf8'));
   expect(texts.length).toBeGreaterThan(1);
   expect(texts.map((text) => text.slice(head.length)).join('')).toBe(row.repeat(500_000));
@@ -78,7 +78,7 @@ test('a file whose lines end in CR alone is cut into pieces that add up to the f
 
 test('pieces of a file that begins with a separator line begin with that line and the header', async () => {
   const head = 'sep=;\nupdated_at;payload\n';
-  const pieces = await cutCsv(fileOf(head + '1;x,y\n'.repeat(500_000)), room, { pieceBytes: 1000 });
+  const pieces = await cutCsv(fileOf(head + '1;x,y\n'.repeat(500_000)), scratch, { pieceBytes: 1000 });
   expect(pieces.length).toBeGreaterThan(1);
   for (const { path } of pieces) expect(readFileSync(path, 'utf8').startsWith(head)).toBe(true);
 });

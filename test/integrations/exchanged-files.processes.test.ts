@@ -191,11 +191,11 @@ test.each(['csv', 'ndjson'] as const)(
     // Concatenated gzip members are one file: 1 GiB in 1 MB.
     writeFileSync(file, Buffer.concat(Array.from({ length: 16 }, () => packed)));
     expect(statSync(file).size).toBeLessThan(2_000_000);
-    const room = 20_000_000;
+    const spaceBytes = 20_000_000;
     const tmp = path.dirname(temporaryFolder('penstock-tmp-'));
     const before = scratches(tmp);
     await expect(
-      open({ definition: { type: 'folder', path: folder, format } }, 'service_id', room),
+      open({ definition: { type: 'folder', path: folder, format } }, 'service_id', spaceBytes),
     ).rejects.toMatchObject({
       name: 'SourceError',
       reason: 'config',

@@ -36,8 +36,8 @@ const columns = (names: readonly string[], type = 25) =>
   );
 const row = (...values: Buffer[]) =>
   message('D', int16(values.length), ...values.map((value) => Buffer.concat([int32(value.length), value])));
-const failure = (said: string) =>
-  message('E', ...['SERROR', 'CXX000', `M${said}`].map((field) => text(field)), Buffer.alloc(1));
+const failure = (expected: string) =>
+  message('E', ...['SERROR', 'CXX000', `M${expected}`].map((field) => text(field)), Buffer.alloc(1));
 
 /** Many notices per write, because the sender runs in this process too. */
 const notices = Buffer.concat(
@@ -91,7 +91,7 @@ async function serve(behave: Behaviour): Promise<number> {
 }
 
 /** Writes the same bytes repeatedly, as fast as they are read. */
-function flood(socket: Socket, bytes: Buffer): true {
+function sendRepeatedly(socket: Socket, bytes: Buffer): true {
   const more = () => {
     while (socket.writable && socket.write(bytes));
   };
@@ -133,7 +133,7 @@ test.each<[what: string, behaviour: Behaviour, said: RegExp]>([
   ['never greets', on('startup', () => {}), /timeout expired/],
   [
     'greets without end',
-    on('startup', (socket) => flood(socket, message('S', text('name'), text('x'.repeat(100))))),
+    on('startup', (socket) => sendRepeatedly(socket, message('S', text('name'), text('x'.repeat(100))))),
     /timeout expired|without a row/,
   ],
   ['never answers a statement', on('select *', () => {}), /did not answer in time/],
@@ -142,7 +142,7 @@ test.each<[what: string, behaviour: Behaviour, said: RegExp]>([
     'sends rows without end',
     onFetch((socket) => {
       socket.write(fetched);
-      flood(socket, oneRow(Buffer.from('{}')));
+      sendRepeatedly(socket, oneRow(Buffer.from('{}')));
     }),
     /more rows than the requested 500/,
   ],
@@ -150,7 +150,7 @@ test.each<[what: string, behaviour: Behaviour, said: RegExp]>([
     'sends a row that never ends',
     onFetch((socket) => {
       socket.write(Buffer.concat([fetched, endless('D')]));
-      flood(socket, megabyte);
+      sendRepeatedly(socket, megabyte);
     }),
     /a message of 2147483647 bytes/,
   ],
@@ -158,13 +158,13 @@ test.each<[what: string, behaviour: Behaviour, said: RegExp]>([
     'sends an error that never ends',
     onFetch((socket) => {
       socket.write(endless('E'));
-      flood(socket, megabyte);
+      sendRepeatedly(socket, megabyte);
     }),
     /a message of 2147483647 bytes/,
   ],
   [
     'sends notices without end',
-    onFetch((socket) => flood(socket, notices)),
+    onFetch((socket) => sendRepeatedly(socket, notices)),
     /bytes without a row or an end|did not answer in time/,
   ],
   [
@@ -224,9 +224,9 @@ test.each<[what: string, behaviour: Behaviour, said: RegExp]>([
   ['hangs up in the middle', onFetch((socket) => socket.end(begun)), /terminated|did not answer/],
 ])(
   'a Postgres server that %s fails the reading within seconds, with an error that explains it',
-  async (_, behaviour, said) => {
+  async (_, behaviour, expected) => {
     const { error, milliseconds, stall, grown } = await read(behaviour);
-    expect(error).toMatchObject({ name: 'SourceError', message: expect.stringMatching(said) });
+    expect(error).toMatchObject({ name: 'SourceError', message: expect.stringMatching(expected) });
     expect(error!.message.length).toBeLessThanOrEqual(2001);
     expect(milliseconds).toBeLessThan(15_000);
     expect(stall).toBeLessThan(1000);

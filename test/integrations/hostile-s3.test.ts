@@ -8,13 +8,13 @@ import { endure, type Ordeal } from './hostile.ts';
 
 interface Service {
   endpoint: string;
-  asked: string[];
+  requested: string[];
 }
 
 async function serve(answer: RequestListener): Promise<Service> {
-  const asked: string[] = [];
+  const requested: string[] = [];
   const server = createServer((request, response) => {
-    asked.push(request.url!);
+    requested.push(request.url!);
     response.on('error', () => {});
     answer(request, response);
   });
@@ -23,7 +23,7 @@ async function serve(answer: RequestListener): Promise<Service> {
     server.closeAllConnections();
     server.close();
   });
-  return { endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+  return { endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requested };
 }
 
 function read(
@@ -52,7 +52,7 @@ const listOf = (keys: string[], { next, size = 1000 }: { next?: string; size?: n
   }${keys.map((key) => `<Contents><Key>${key}</Key><Size>${size}</Size></Contents>`).join('')}</ListBucketResult>`;
 
 /** Writes the same bytes repeatedly, as fast as they are read. */
-function flood(response: ServerResponse, bytes: string | Buffer): void {
+function sendRepeatedly(response: ServerResponse, bytes: string | Buffer): void {
   const more = () => {
     while (!response.destroyed && response.write(bytes));
   };
@@ -82,12 +82,12 @@ const onObject =
 test.each<[what: string, answer: RequestListener, said: RegExp]>([
   ['never answers', () => {}, /Timeout|did not end within/],
   ['drips a list', (_, response) => drip(response, ' '), /did not end within 3000 ms/],
-  ['sends a list without end', (_, response) => flood(response, megabyte), /more than 524288 bytes/],
+  ['sends a list without end', (_, response) => sendRepeatedly(response, megabyte), /more than 524288 bytes/],
   [
     'sends an error without end',
     (_, response) => {
       response.writeHead(400);
-      flood(response, megabyte);
+      sendRepeatedly(response, megabyte);
     },
     /more than 524288 bytes/,
   ],
@@ -115,12 +115,12 @@ test.each<[what: string, answer: RequestListener, said: RegExp]>([
   ['drips an object', onObject((response) => drip(response, 'x')), /s3:\/\/bucket\/a\.csv is too slow/],
   [
     'sends an object without end',
-    onObject((response) => flood(response, megabyte)),
+    onObject((response) => sendRepeatedly(response, megabyte)),
     /more than the 1000 bytes that the list has/,
   ],
   [
     'lists an object that is larger than there is room',
-    onObject((response) => flood(response, megabyte), 10 ** 15),
+    onObject((response) => sendRepeatedly(response, megabyte), 10 ** 15),
     /bytes/,
   ],
   [
@@ -139,9 +139,9 @@ test.each<[what: string, answer: RequestListener, said: RegExp]>([
   ],
 ])(
   'a bucket that %s fails the reading within seconds, with an error that explains it',
-  async (_, answer, said) => {
+  async (_, answer, expected) => {
     const { error, milliseconds, stall, grown } = await read(await serve(answer));
-    expect(error).toMatchObject({ name: 'SourceError', message: expect.stringMatching(said) });
+    expect(error).toMatchObject({ name: 'SourceError', message: expect.stringMatching(expected) });
     expect(error!.message.length).toBeLessThanOrEqual(2001);
     expect(milliseconds).toBeLessThan(15_000);
     expect(stall).toBeLessThan(1000);
@@ -162,7 +162,7 @@ test.each([301, 302, 303, 307, 308])(
     });
     const { error } = await read(service);
     expect(error).toMatchObject({ name: 'SourceError' });
-    expect(secret.asked).toEqual([]);
+    expect(secret.requested).toEqual([]);
   },
 );
 
@@ -186,5 +186,5 @@ test('an address in SYNC_REFUSED_NETWORKS is never connected to, also by a name'
       message: expect.stringMatching(/SYNC_REFUSED_NETWORKS/),
     });
   }
-  expect(service.asked).toEqual([]);
+  expect(service.requested).toEqual([]);
 });

@@ -22,7 +22,7 @@ const requests = fc.array(
   fc.record({
     workspace: fc.nat(2),
     total: fc.option(fc.integer({ min: 1, max: 100_000 }), { nil: undefined }),
-    places: fc.array(fc.tuple(fc.constantFrom(...kinds), fc.oneof(fc.nat(80), fc.nat(3_000_000))), {
+    positions: fc.array(fc.tuple(fc.constantFrom(...kinds), fc.oneof(fc.nat(80), fc.nat(3_000_000))), {
       minLength: 1,
       maxLength: 80,
     }),
@@ -31,7 +31,7 @@ const requests = fc.array(
 );
 
 function envelopeOf(
-  given: { workspace: number; total?: number | undefined; places: [string, number][] }[],
+  given: { workspace: number; total?: number | undefined; positions: [string, number][] }[],
 ): Envelope {
   return {
     requests: given.map(({ workspace, total }) => ({
@@ -40,8 +40,8 @@ function envelopeOf(
       accepted_at: 'now',
       ...(total !== undefined && { objects: total }),
     })),
-    objects: given.flatMap(({ places }, request) =>
-      places.map(([kind, index]) => ({ kind, index, request }) as unknown as AcceptedObject),
+    objects: given.flatMap(({ positions }, request) =>
+      positions.map(([kind, index]) => ({ kind, index, request }) as unknown as AcceptedObject),
     ),
   };
 }
@@ -51,11 +51,11 @@ test('every request of an envelope is found with its objects, in its own workspa
     fc.property(requests, (given) => {
       const envelope = envelopeOf(given);
       const bytes = encodeTraces(envelope);
-      given.forEach(({ workspace, total, places }, place) => {
-        const { request_id } = envelope.requests[place]!;
+      given.forEach(({ workspace, total, positions }, position) => {
+        const { request_id } = envelope.requests[position]!;
         expect(findTrace(bytes!, request_id, workspaces[workspace]!)).toEqual({
-          objects: places.map(([input_array, index]) => ({ input_array, index })),
-          total: total ?? places.length,
+          objects: positions.map(([input_array, index]) => ({ input_array, index })),
+          total: total ?? positions.length,
         });
         expect(findTrace(bytes!, request_id, workspaces[(workspace + 1) % 3]!)).toBeUndefined();
       });
@@ -70,12 +70,12 @@ describe('the API key that sent a request', () => {
   /** The key of each request as `pack` writes it: undefined if it equals the previous request's key. */
   const sent = [first, undefined, second, null, undefined, first];
   const meant = [first, first, second, undefined, undefined, first];
-  const one = { workspace: 0, places: [['events', 0]] as [string, number][] };
+  const one = { workspace: 0, positions: [['events', 0]] as [string, number][] };
 
   function sentBy(keys: (string | null | undefined)[]): Envelope {
     const envelope = envelopeOf(keys.map(() => one));
-    keys.forEach((key_id, place) => {
-      envelope.requests[place]!.key_id = key_id;
+    keys.forEach((key_id, at) => {
+      envelope.requests[at]!.key_id = key_id;
     });
     return envelope;
   }
@@ -83,9 +83,9 @@ describe('the API key that sent a request', () => {
   test('is found with the request, whichever requests came before', () => {
     const envelope = sentBy(sent);
     const bytes = encodeTraces(envelope)!;
-    const found = envelope.requests.map(({ request_id }) => findTrace(bytes, request_id, workspaces[0]!));
-    expect(found.map((trace) => trace?.key_id)).toEqual(meant);
-    for (const trace of found) expect(trace?.objects).toEqual([{ input_array: 'events', index: 0 }]);
+    const result = envelope.requests.map(({ request_id }) => findTrace(bytes, request_id, workspaces[0]!));
+    expect(result.map((trace) => trace?.key_id)).toEqual(meant);
+    for (const trace of result) expect(trace?.objects).toEqual([{ input_array: 'events', index: 0 }]);
   });
 
   test('is stored as pack writes it, in every lane', () => {
@@ -97,11 +97,11 @@ describe('the API key that sent a request', () => {
         key_id: [first, first, second, undefined][(index >> 1) % 4],
       },
       objects: ['a', 'b'].map(
-        (who, place) =>
+        (who, offset) =>
           ({
             kind: 'events',
             id: uuidv7(),
-            index: place,
+            index: offset,
             identifier: { external_id: `${who}${index}` },
           }) as never,
       ),
@@ -133,8 +133,8 @@ describe('the API key that sent a request', () => {
 });
 
 test('a request of one object, or of one whole array, takes 22 bytes, and the first one 16 more', () => {
-  const one = { workspace: 0, places: [['events', 0]] as [string, number][] };
-  const whole = { workspace: 0, places: Array.from({ length: 75 }, (_, index) => ['events', index]) };
+  const one = { workspace: 0, positions: [['events', 0]] as [string, number][] };
+  const whole = { workspace: 0, positions: Array.from({ length: 75 }, (_, index) => ['events', index]) };
   const sizeOf = (...given: object[]) => encodeTraces(envelopeOf(given as never))!.length;
   expect(sizeOf(one)).toBe(22 + 16);
   expect(sizeOf(one, one)).toBe(2 * 22 + 16);

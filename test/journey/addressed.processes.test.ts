@@ -92,7 +92,7 @@ describe.each(eitherBackend)('user of an object, with the queue in %s', (backend
 
   test('update-only objects for an unknown user are ignored', async () => {
     const only = { _update_existing_only: true };
-    for (const [identifier, asked] of [
+    for (const [identifier, requested] of [
       [{ external_id: 'ghost' }, ids('ghost')],
       [{ email: 'ghost@example.com' }, { email_address: 'ghost@example.com' }],
     ] as const) {
@@ -101,10 +101,10 @@ describe.each(eitherBackend)('user of an object, with the queue in %s', (backend
         events: [{ ...identifier, ...only, name: 'ignored', time }],
       });
       await track({ attributes: [{ ...identifier, n: 1 }] });
-      const user = await shows(asked, { custom_attributes: { n: 1 } });
+      const user = await shows(requested, { custom_attributes: { n: 1 } });
       expect(user).not.toHaveProperty('custom_events');
       await track({ attributes: [{ ...identifier, ...only, n: 2 }] });
-      await shows(asked, { custom_attributes: { n: 2 } });
+      await shows(requested, { custom_attributes: { n: 2 } });
     }
   });
 

@@ -94,11 +94,11 @@ select jsonb_object_agg(address, state) as states from (
    where workspace_id = $1 and subject_kind <> 'profile'
 ) as rows`;
 
-/** @param known service ids that the model knows as well */
+/** @param existing service ids that the model knows as well */
 export async function canonicalStore(
   pool: pg.Pool,
   workspaceId: string,
-  known: string[],
+  existing: string[],
 ): Promise<Canonical> {
   const [users, states] = await Promise.all([
     pool.query<{ id: string; [member: string]: Json }>(readUsers, [workspaceId]),
@@ -109,7 +109,7 @@ export async function canonicalStore(
       users.rows.map(({ id, ...user }) => {
         const serviceId = toServiceId(id);
         return ordered({
-          ...(known.includes(serviceId) && { serviceId }),
+          ...(existing.includes(serviceId) && { serviceId }),
           ...user,
           ...Object.fromEntries(
             Object.entries(user).flatMap(([name, list]) =>

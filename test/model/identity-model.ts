@@ -83,13 +83,13 @@ export class IdentityModel extends SequentialModel {
 
   /** Only a user without an external id is identified. */
   #identify({ external_id, ...selector }: Wire): void {
-    const found = this.#pick(selector);
-    if (!found || found.externalId !== undefined) return;
+    const result = this.#pick(selector);
+    if (!result || result.externalId !== undefined) return;
     const owner = this.find({ external_id: external_id! });
-    if (owner) this.#combine(found, owner);
+    if (owner) this.#combine(result, owner);
     else {
-      found.externalId = external_id as string;
-      found.updated = this.clock;
+      result.externalId = external_id as string;
+      result.updated = this.clock;
     }
   }
 

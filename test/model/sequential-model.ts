@@ -41,10 +41,10 @@ export class SequentialModel {
       this.#importTokens(object);
       return;
     }
-    const found = this.find(object);
-    if (!found && !mayCreate(object)) return;
-    if (kind === 'attributes' && losesDigits(found, object)) return;
-    const card = found ?? this.create(object);
+    const match = this.find(object);
+    if (!match && !mayCreate(object)) return;
+    if (kind === 'attributes' && losesDigits(match, object)) return;
+    const card = match ?? this.create(object);
     card.updated = this.clock;
     if (kind === 'events') {
       card.events.push({
@@ -99,9 +99,9 @@ export class SequentialModel {
 
   /** Selects one of several users of an address: with an external id first, then the one updated last. */
   #best(matches: (card: Card) => boolean): Card | undefined {
-    const found = this.cards.filter(matches);
-    const identified = found.filter(({ externalId }) => externalId !== undefined);
-    const candidates = identified.length > 0 ? identified : found;
+    const violations = this.cards.filter(matches);
+    const identified = violations.filter(({ externalId }) => externalId !== undefined);
+    const candidates = identified.length > 0 ? identified : violations;
     return candidates.sort((a, b) => b.updated - a.updated)[0];
   }
 
@@ -149,13 +149,13 @@ export class SequentialModel {
     if (before === after) return;
     for (const group of this.#channels.keys()) {
       if (this.#channels.get(group) !== 'sms') continue;
-      const said =
+      const stated =
         before === undefined ? card.states.get(group) : this.addressStates.get(`${before} ${group}`);
-      if (said === undefined) continue;
-      if (after === undefined) card.states.set(group, said);
+      if (stated === undefined) continue;
+      if (after === undefined) card.states.set(group, stated);
       else {
         card.states.delete(group);
-        if (!this.addressStates.has(`${after} ${group}`)) this.addressStates.set(`${after} ${group}`, said);
+        if (!this.addressStates.has(`${after} ${group}`)) this.addressStates.set(`${after} ${group}`, stated);
       }
     }
   }
@@ -170,12 +170,12 @@ export class SequentialModel {
     setColumn(card, 'email', address);
     if (!isFirst) return;
     for (const group of ['', ...this.#channels.keys()]) {
-      const said = this.#channels.get(group) === 'sms' ? undefined : card.states.get(group);
-      if (said === undefined) continue;
+      const stated = this.#channels.get(group) === 'sms' ? undefined : card.states.get(group);
+      if (stated === undefined) continue;
       card.states.delete(group);
       const key = `${address} ${group}`;
       const hasState = this.addressStates.has(key) || (group === '' && exists);
-      if (!hasState) this.addressStates.set(key, said);
+      if (!hasState) this.addressStates.set(key, stated);
     }
   }
 
@@ -230,10 +230,10 @@ const columns: Record<string, (value: Json) => Json | undefined> = {
  * Checks whether an increment creates an integer beyond 2^53 - 1: then the whole object becomes a dead
  * letter.
  */
-function losesDigits(found: Card | undefined, object: Wire): boolean {
+function losesDigits(result: Card | undefined, object: Wire): boolean {
   return Object.entries(object).some(([name, value]) => {
     if (!isRecord(value) || !Object.hasOwn(value, 'inc')) return false;
-    const sum = valueAfter(found?.custom.get(name), value, false);
+    const sum = valueAfter(result?.custom.get(name), value, false);
     return Number.isInteger(sum) && !Number.isSafeInteger(sum);
   });
 }

@@ -29,7 +29,7 @@ const SEQUENCES = lengthOf({ short: 150, long: 4000 });
 const PATIENCE = lengthOf({ short: 30_000, long: 600_000 });
 
 const track = usersTrack('service_id');
-const known = [serviceIds.withExternalId, serviceIds.withoutExternalId];
+const serviceIdsInUse = [serviceIds.withExternalId, serviceIds.withoutExternalId];
 
 let pool: pg.Pool;
 beforeAll(async () => {
@@ -76,7 +76,7 @@ test('requests have the same result in any batches, parts and repetitions as one
           accept(named(request, groupIds), model, { workspaceId, groupIds }),
         );
         await deliver(accepted, workspaceId, how);
-        expect(await canonicalStore(pool, workspaceId, known)).toEqual(canonicalModel(model));
+        expect(await canonicalStore(pool, workspaceId, serviceIdsInUse)).toEqual(canonicalModel(model));
       },
     ),
     { numRuns: SEQUENCES, interruptAfterTimeLimit: PATIENCE, markInterruptAsFailure: false },
@@ -103,8 +103,8 @@ async function emptyWorkspace() {
     ]),
   );
   for (const [serviceId, externalId] of [
-    [known[0]!, 'u4'],
-    [known[1]!, undefined],
+    [serviceIdsInUse[0]!, 'u4'],
+    [serviceIdsInUse[1]!, undefined],
   ] as const) {
     model.seed(serviceId, externalId);
     await pool.query(
@@ -133,10 +133,10 @@ function accept(
     hasGroup(id) ? (id === groupIds[groups.sms] ? ('sms' as const) : ('email' as const)) : undefined;
   const caller = callerOf(workspaceId, { hasGroup, channelOf });
   const objects = planned(track, caller, structuredClone(request) as unknown as Record<string, Json>);
-  const places = new Set(objects.map(({ kind, index }) => `${kind} ${index}`));
+  const objectKeys = new Set(objects.map(({ kind, index }) => `${kind} ${index}`));
   for (const kind of ['attributes', 'events', 'purchases'] as const) {
     for (const [index, object] of request[kind].entries()) {
-      if (places.has(`${kind} ${index}`) && !isPoison(object)) model.apply(kind, object);
+      if (objectKeys.has(`${kind} ${index}`) && !isPoison(object)) model.apply(kind, object);
     }
   }
   for (const setting of request.settings) {

@@ -38,10 +38,10 @@ const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
 );
 
 const metrics = exported();
-const known = new Map(metrics.map((metric) => [metric.name, metric]));
+const byId = new Map(metrics.map((metric) => [metric.name, metric]));
 
 /** Finds a metric by its name in a query; a histogram has the suffixes _bucket, _sum and _count. */
-const find = (name: string) => known.get(name) ?? known.get(name.replace(/_(?:bucket|sum|count)$/, ''));
+const find = (name: string) => byId.get(name) ?? byId.get(name.replace(/_(?:bucket|sum|count)$/, ''));
 
 const namesIn = (expr: string) => expr.match(/\b(?:penstock|process|nodejs)_[a-z0-9_]+/g) ?? [];
 

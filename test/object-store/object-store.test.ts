@@ -240,11 +240,11 @@ async function service(answer: RequestListener): Promise<string> {
 }
 
 test('a bucket is listed page by page, each after the last key of the previous one', async () => {
-  const asked: (string | null)[] = [];
+  const requestedPaths: (string | null)[] = [];
   const endpoint = await service((request, response) => {
     const { searchParams } = new URL(request.url!, 'http://localhost');
     const after = searchParams.get('start-after');
-    asked.push(searchParams.get('max-keys'), searchParams.get('prefix'), after);
+    requestedPaths.push(searchParams.get('max-keys'), searchParams.get('prefix'), after);
     response.end(
       `<ListBucketResult><IsTruncated>${!after}</IsTruncated><Contents><Key>kept/a/${after ? 2 : 1}</Key><Size>7</Size></Contents></ListBucketResult>`,
     );
@@ -254,7 +254,7 @@ test('a bucket is listed page by page, each after the last key of the previous o
   expect([first.objects.map(({ key }) => key), first.next]).toEqual([['a/1'], 'a/1']);
   const second = await store.list('a/', { after: first.next! });
   expect([second.objects.map(({ key }) => key), second.next]).toEqual([['a/2'], null]);
-  expect(asked).toEqual(['1', 'kept/a/', null, '200', 'kept/a/', 'kept/a/1']);
+  expect(requestedPaths).toEqual(['1', 'kept/a/', null, '200', 'kept/a/', 'kept/a/1']);
 });
 
 test.each([

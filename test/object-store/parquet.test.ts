@@ -114,11 +114,11 @@ test.each([
   ['mine', 'true', 'mine must be true or false'],
   ['score', '1', 'score must be a number'],
   ['properties', { a: 1 }, 'properties must be a text, and is {"a":1}'],
-])('a value of another type is reported with file, row and field: %s %s', async (name, value, said) => {
+])('a value of another type is reported with file, row and field: %s %s', async (name, value, expected) => {
   const folder = temporaryFolder();
   const file = path.join(folder, 'rows.parquet');
   await expect(writeParquet([whole, { ...whole, [name]: value }], { file, columns })).rejects.toThrow(
-    `${file}: row 2: ${said}`,
+    `${file}: row 2: ${expected}`,
   );
   expect(readdirSync(folder)).toEqual([]);
 });
@@ -128,14 +128,14 @@ test('a truncated, changed or invalid Parquet file is reported by name', async (
   const rows = Array.from({ length: 5000 }, (_, n) => ({ id: idOf(n), name: `name ${n * 7919}` }));
   await writeParquet(rows, { file, columns });
   const bytes = readFileSync(file);
-  const asked = () => readBack(file, 'id');
+  const read = () => readBack(file, 'id');
   const refused = { name: 'ParquetError', message: expect.stringContaining(file) };
   truncateSync(file, bytes.length - 100);
-  await expect(asked()).rejects.toMatchObject(refused);
+  await expect(read()).rejects.toMatchObject(refused);
   writeFileSync(file, 'id,name');
-  await expect(asked()).rejects.toMatchObject(refused);
+  await expect(read()).rejects.toMatchObject(refused);
   writeFileSync(file, bytes.fill(0x55, 8, bytes.length - 2000));
-  await expect(asked()).rejects.toMatchObject(refused);
+  await expect(read()).rejects.toMatchObject(refused);
   await expect(readBack(path.join(path.dirname(file), 'none.parquet'), 'id')).rejects.toBeInstanceOf(
     ParquetError,
   );

@@ -20,7 +20,7 @@ afterAll(() => store.stop());
 
 const now = Date.parse('2026-02-03T04:05:06Z');
 
-async function ask(
+async function send(
   operation: DirectOperation,
   query: Record<string, string>,
   workspace = store.workspaceId,
@@ -56,12 +56,12 @@ describe('names', () => {
       await store.track({ events }, workspace);
     }
     await store.track({ events: [event(names[7]!, '2026-01-02T00:00:00Z', { app_id: 'app' })] }, workspace);
-    const page = async (query: Record<string, string>) => (await ask(eventsList(), query, workspace)).body;
+    const page = async (query: Record<string, string>) => (await send(eventsList(), query, workspace)).body;
     expect(await page({})).toEqual({ events: names.slice(0, 250), message: 'success' });
     expect(await page({ page: '0' })).toEqual(await page({}));
     expect(await page({ page: '1' })).toEqual({ events: names.slice(250), message: 'success' });
     expect(await page({ page: '2' })).toEqual({ events: [], message: 'success' });
-    expect((await ask(purchasesProductList(), {}, workspace)).body).toEqual({
+    expect((await send(purchasesProductList(), {}, workspace)).body).toEqual({
       products: [],
       message: 'success',
     });
@@ -71,11 +71,11 @@ describe('names', () => {
     const [mine, other] = [await freshWorkspace(), await freshWorkspace()];
     await store.track({ purchases: [purchase('book', '2026-01-01T00:00:00Z')] }, mine);
     await store.track({ purchases: [purchase('pen', '2026-01-01T00:00:00Z')] }, other);
-    expect((await ask(purchasesProductList(), {}, mine)).body.products).toEqual(['book']);
+    expect((await send(purchasesProductList(), {}, mine)).body.products).toEqual(['book']);
   });
 
   test.each(['-1', '81', 'first', '1.5'])('page %s is rejected', async (page) => {
-    await expect(ask(eventsList(), { page })).rejects.toThrow(
+    await expect(send(eventsList(), { page })).rejects.toThrow(
       "'page' is not valid: it must be a whole number, 0 to 80",
     );
   });
@@ -100,7 +100,7 @@ describe('series', () => {
     );
     await store.track({ events: [event('seen', '2026-01-30T12:00:00Z')] }, workspace);
     const query = { event: 'seen', length: '3', ending_at: '2026-01-31T22:00:00 02:00' };
-    expect((await ask(eventsDataSeries(), query, workspace)).body).toEqual({
+    expect((await send(eventsDataSeries(), query, workspace)).body).toEqual({
       data: [
         { time: '2026-01-29', count: 1 },
         { time: '2026-01-30', count: 2 },
@@ -109,12 +109,12 @@ describe('series', () => {
       message: 'success',
     });
     const hours = { event: 'seen', length: '2', unit: 'hour', ending_at: '2026-01-30T00:30:00Z' };
-    expect((await ask(eventsDataSeries(), hours, workspace)).body.data).toEqual([
+    expect((await send(eventsDataSeries(), hours, workspace)).body.data).toEqual([
       { time: '2026-01-29T23:00:00Z', count: 1 },
       { time: '2026-01-30T00:00:00Z', count: 1 },
     ]);
     // The series ends at the time of the request.
-    const { data } = (await ask(eventsDataSeries(), { event: 'seen', length: '100' }, workspace)).body;
+    const { data } = (await send(eventsDataSeries(), { event: 'seen', length: '100' }, workspace)).body;
     expect(data).toHaveLength(100);
     expect(data.at(-1)).toEqual({ time: '2026-02-03', count: 0 });
     expect(data.reduce((sum: number, { count }: { count: number }) => sum + count, 0)).toBe(5);
@@ -134,7 +134,7 @@ describe('series', () => {
     ];
     await store.track({ events: apps.map((app) => event('seen', time, app)) }, workspace);
     const countOf = async (more: Record<string, string>) =>
-      (await ask(eventsDataSeries(), { event: 'seen', length: '1', ...more }, workspace)).body.data[0].count;
+      (await send(eventsDataSeries(), { event: 'seen', length: '1', ...more }, workspace)).body.data[0].count;
     expect(await countOf({})).toBe(6);
     expect(await countOf({ app_id: 'ios' })).toBe(2);
     expect(await countOf({ app_id: 'web' })).toBe(1);
@@ -159,7 +159,7 @@ describe('series', () => {
     ];
     await store.track({ purchases: bought }, workspace);
     const point = async (operation: DirectOperation, more: Record<string, string>) =>
-      (await ask(operation, { length: '1', ...more }, workspace)).body;
+      (await send(operation, { length: '1', ...more }, workspace)).body;
     expect((await point(purchasesQuantitySeries(), {})).data).toEqual([
       { time: '2026-02-03', purchase_quantity: 6 },
     ]);
@@ -218,7 +218,7 @@ describe('series', () => {
     const nobody = { external_id: 'nobody', name: 'seen', time, _update_existing_only: true };
     await store.track({ events: [nobody, event('seen', time)] }, workspace);
     expect(
-      (await ask(eventsDataSeries(), { event: 'seen', length: '1' }, workspace)).body.data[0].count,
+      (await send(eventsDataSeries(), { event: 'seen', length: '1' }, workspace)).body.data[0].count,
     ).toBe(1);
   });
 
@@ -236,13 +236,13 @@ describe('series', () => {
     ],
     ["'app_id' is not valid", { event: 'seen', length: '1', app_id: 'nul \0' }],
   ])('the error %s is returned for an invalid query', async (message, query) => {
-    const asked = ask(eventsDataSeries(), query);
-    await expect(asked).rejects.toThrow(BadRequest);
-    await expect(asked).rejects.toThrow(message);
+    const requested = send(eventsDataSeries(), query);
+    await expect(requested).rejects.toThrow(BadRequest);
+    await expect(requested).rejects.toThrow(message);
   });
 
   test.each(['1970-01-01', '9998-12-31T23:59:59Z'])('may end at %s', async (ending_at) => {
-    const answer = await ask(eventsDataSeries(), { event: 'seen', length: '100', ending_at });
+    const answer = await send(eventsDataSeries(), { event: 'seen', length: '100', ending_at });
     expect(answer.body.data).toHaveLength(100);
   });
 });

@@ -22,7 +22,7 @@ export async function createScene(backend: Backend) {
       return workspace;
     },
 
-    ask: ({ key }: TestWorkspace, path: string, method = 'GET') =>
+    send: ({ key }: TestWorkspace, path: string, method = 'GET') =>
       send(fleet.edges[0]!.port, { method, path, key }),
 
     create: ({ id }: TestWorkspace, change?: TestIntegration) => createIntegration(fleet.pool, id, change),
@@ -31,11 +31,11 @@ export async function createScene(backend: Backend) {
      * Adds ended runs, one after the other; the number of rows of a run is its position, which identifies it.
      */
     async addRuns(integration: string, from: number, to: number): Promise<void> {
-      for (let place = from; place <= to; place++) {
+      for (let position = from; position <= to; position++) {
         await fleet.pool.query(
           `insert into sync_jobs (id, integration_id, asked_by, status, finished_at, rows_synced)
            values ($1, $2, 'schedule', 'success', now(), $3)`,
-          [uuidv7(), integration, place],
+          [uuidv7(), integration, position],
         );
       }
     },

@@ -46,7 +46,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       `insert into sync_jobs (id, integration_id, asked_by, started_at) values ($1, $2, 'api', '2026-01-31T12:00:00.031Z')`,
       [uuidv7(), id],
     );
-    const { status, body, headers } = await scene.ask(workspace, '/cdi/integrations');
+    const { status, body, headers } = await scene.send(workspace, '/cdi/integrations');
     expect(status).toBe(200);
     expect(headers.get('link')).toBeNull();
     expect(body).toEqual({
@@ -78,7 +78,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
   ] as const)('an integration %s has no next run', async (_what, change) => {
     const workspace = await scene.shop();
     await scene.create(workspace, change);
-    expect((await scene.ask(workspace, '/cdi/integrations')).body.results).toMatchObject([
+    expect((await scene.send(workspace, '/cdi/integrations')).body.results).toMatchObject([
       { last_updated_at: null, last_job_start_time: null, last_job_status: null, next_scheduled_run: null },
     ]);
   });
@@ -92,7 +92,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
        values ($1, $2, 'api', 'partial', '2026-01-31T12:00:00Z', '2026-01-31T12:00:04.518Z', '2026-01-31T11:58:03.123456Z', 1830, 2)`,
       [uuidv7(), integration],
     );
-    const { status, body } = await scene.ask(workspace, jobsOf(integration));
+    const { status, body } = await scene.send(workspace, jobsOf(integration));
     expect({ status, body }).toEqual({
       status: 200,
       body: {
@@ -113,7 +113,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
 
   test('an integration without jobs has an empty list', async () => {
     const workspace = await scene.shop();
-    const { body } = await scene.ask(workspace, jobsOf((await scene.create(workspace)).toUpperCase()));
+    const { body } = await scene.send(workspace, jobsOf((await scene.create(workspace)).toUpperCase()));
     expect(body).toEqual({ results: [], message: 'success' });
   });
 
@@ -124,7 +124,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
     test('an id that is not a UUID is 400 Invalid integration ID', async () => {
       const workspace = await scene.shop();
       for (const id of ['x', '17', 'null', '019c13ec-a2e2-71d4-8c53', '%20']) {
-        const { status, body } = await scene.ask(workspace, `/cdi/integrations/${id}/${verb}`, method);
+        const { status, body } = await scene.send(workspace, `/cdi/integrations/${id}/${verb}`, method);
         expect({ id, status, body }).toEqual({
           id,
           status: 400,
@@ -137,7 +137,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       const workspace = await scene.shop();
       const theirs = await scene.create(await scene.shop());
       for (const id of [uuidv7(), theirs]) {
-        const { status, body } = await scene.ask(workspace, `/cdi/integrations/${id}/${verb}`, method);
+        const { status, body } = await scene.send(workspace, `/cdi/integrations/${id}/${verb}`, method);
         expect({ status, body }).toEqual({ status: 404, body: errorBodyOf('unknownIntegration') });
       }
       const { rows } = await scene.fleet.pool.query('select from sync_jobs where integration_id = $1', [
@@ -150,7 +150,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
   test('a sync starts once and is queued: 202, then 429 until it has ended', async () => {
     const workspace = await scene.shop();
     const integration = await scene.create(workspace);
-    const start = () => scene.ask(workspace, `/cdi/integrations/${integration}/sync`, 'POST');
+    const start = () => scene.send(workspace, `/cdi/integrations/${integration}/sync`, 'POST');
     const answers = await Promise.all([start(), start(), start()]);
     expect(answers.map(({ status, body }) => `${status} ${body.message}`).sort()).toEqual([
       '202 success',
@@ -173,7 +173,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
   test.each(['draft', 'paused'] as const)('a sync of a %s integration is rejected: 400', async (status) => {
     const workspace = await scene.shop();
     const integration = await scene.create(workspace, { status });
-    const answer = await scene.ask(workspace, `/cdi/integrations/${integration}/sync`, 'POST');
+    const answer = await scene.send(workspace, `/cdi/integrations/${integration}/sync`, 'POST');
     expect(answer).toMatchObject({ status: 400, body: { message: 'The integration is not active' } });
   });
 
@@ -185,7 +185,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       ['100', jobsOf(integration), 'GET'],
       ['20', `/cdi/integrations/${integration}/sync`, 'POST'],
     ] as const) {
-      expect((await scene.ask(workspace, path, method)).headers.get('x-ratelimit-limit')).toBe(limit);
+      expect((await scene.send(workspace, path, method)).headers.get('x-ratelimit-limit')).toBe(limit);
     }
   });
 
@@ -209,19 +209,19 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       await scene.create(await scene.shop());
       const idsOf = ({ body }: ApiAnswer) =>
         body.results.map((row: { integration_id: string }) => row.integration_id);
-      const first = await scene.ask(workspace, '/cdi/integrations');
-      const second = await scene.ask(workspace, linksOf(first).next!);
-      const third = await scene.ask(workspace, linksOf(second).next!);
+      const first = await scene.send(workspace, '/cdi/integrations');
+      const second = await scene.send(workspace, linksOf(first).next!);
+      const third = await scene.send(workspace, linksOf(second).next!);
       expect([first, second, third].map(idsOf)).toEqual([ids.slice(0, 10), ids.slice(10, 20), ids.slice(20)]);
       expect([first, second, third].map((page) => Object.keys(linksOf(page)))).toEqual([
         ['next'],
         ['prev', 'next'],
         ['prev'],
       ]);
-      expect(idsOf(await scene.ask(workspace, linksOf(third).prev!))).toEqual(ids.slice(10, 20));
-      const back = await scene.ask(workspace, linksOf(second).prev!);
+      expect(idsOf(await scene.send(workspace, linksOf(third).prev!))).toEqual(ids.slice(10, 20));
+      const back = await scene.send(workspace, linksOf(second).prev!);
       expect(idsOf(back)).toEqual(ids.slice(0, 10));
-      expect(idsOf(await scene.ask(workspace, linksOf(back).next!))).toEqual(ids.slice(10, 20));
+      expect(idsOf(await scene.send(workspace, linksOf(back).next!))).toEqual(ids.slice(10, 20));
     });
 
     test.each([
@@ -231,25 +231,25 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       const workspace = await scene.shop();
       const integration = await scene.create(workspace);
       await scene.addRuns(integration, 1, count);
-      expect(linksOf(await scene.ask(workspace, jobsOf(integration)))).toEqual(expected);
+      expect(linksOf(await scene.send(workspace, jobsOf(integration)))).toEqual(expected);
     });
 
     test('jobs added between two pages cause neither gaps nor duplicates', async () => {
       const workspace = await scene.shop();
       const integration = await scene.create(workspace);
       await scene.addRuns(integration, 1, 25);
-      const first = await scene.ask(workspace, jobsOf(integration));
+      const first = await scene.send(workspace, jobsOf(integration));
       expect(placesOf(first)).toEqual(down(25, 16));
       await scene.addRuns(integration, 26, 38);
-      const second = await scene.ask(workspace, linksOf(first).next!);
+      const second = await scene.send(workspace, linksOf(first).next!);
       expect(placesOf(second)).toEqual(down(15, 6));
-      const third = await scene.ask(workspace, linksOf(second).next!);
+      const third = await scene.send(workspace, linksOf(second).next!);
       expect([placesOf(third), linksOf(third).next]).toEqual([down(5, 1), undefined]);
       // On the way back, the new jobs appear in their order, and the first page has no previous page.
-      const back = [await scene.ask(workspace, linksOf(second).prev!)];
-      while (linksOf(back[0]!).prev) back.unshift(await scene.ask(workspace, linksOf(back[0]!).prev!));
+      const back = [await scene.send(workspace, linksOf(second).prev!)];
+      while (linksOf(back[0]!).prev) back.unshift(await scene.send(workspace, linksOf(back[0]!).prev!));
       expect(back.flatMap(placesOf)).toEqual(down(38, 16));
-      expect(placesOf(await scene.ask(workspace, linksOf(back[0]!).next!))).toEqual(placesOf(back[1]!));
+      expect(placesOf(await scene.send(workspace, linksOf(back[0]!).next!))).toEqual(placesOf(back[1]!));
     });
 
     test('a malformed or changed cursor, or one from another list, is 400 Invalid cursor', async () => {
@@ -258,7 +258,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       for (const id of [integration, other]) await scene.addRuns(id, 1, 11);
       for (let count = 0; count < 10; count++) await scene.create(workspace);
       const cursorOf = async (path: string, whose = workspace) =>
-        new URL(linksOf(await scene.ask(whose, path)).next!, 'http://x').searchParams.get('cursor')!;
+        new URL(linksOf(await scene.send(whose, path)).next!, 'http://x').searchParams.get('cursor')!;
       const good = await cursorOf(jobsOf(integration));
       const text = Buffer.from(good, 'base64').toString();
       const changed = Buffer.from(
@@ -281,18 +281,21 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
           changed.toString('base64'),
         ];
         for (const cursor of bad) {
-          const { status, body } = await scene.ask(workspace, `${path}?cursor=${encodeURIComponent(cursor)}`);
+          const { status, body } = await scene.send(
+            workspace,
+            `${path}?cursor=${encodeURIComponent(cursor)}`,
+          );
           expect({ cursor, status, body }).toEqual({
             cursor,
             status: 400,
             body: errorBodyOf('invalidCursor'),
           });
         }
-        const twice = await scene.ask(workspace, `${path}?cursor=${good}&cursor=${good}`);
+        const twice = await scene.send(workspace, `${path}?cursor=${good}&cursor=${good}`);
         expect(twice).toMatchObject({ status: 400, body: { message: 'Invalid cursor' } });
       }
       expect(
-        (await scene.ask(workspace, `${jobsOf(integration)}?cursor=${encodeURIComponent(good)}`)).status,
+        (await scene.send(workspace, `${jobsOf(integration)}?cursor=${encodeURIComponent(good)}`)).status,
       ).toBe(200);
     });
   });

@@ -148,13 +148,13 @@ describe('a changed email address', () => {
   });
 
   test("unless the new address already exists: then that address's state applies", async () => {
-    const [said, unsaid] = [newEmail(), newEmail()];
+    const [stated, unsaid] = [newEmail(), newEmail()];
     await one(
-      { external_id: 'host-1', email: said, email_subscribe: 'opted_in', ...left(news) },
+      { external_id: 'host-1', email: stated, email_subscribe: 'opted_in', ...left(news) },
       { external_id: 'host-2', email: unsaid },
       { external_id: 'guest-1', email_subscribe: 'unsubscribed', ...joined(news) },
       { external_id: 'guest-2', email_subscribe: 'unsubscribed', ...joined(news) },
-      { external_id: 'guest-1', email: said },
+      { external_id: 'guest-1', email: stated },
       { external_id: 'guest-2', email: unsaid },
     );
     for (const user of ['host-1', 'guest-1']) {

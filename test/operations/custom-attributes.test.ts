@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => store.stop());
 
-async function ask(operation: DirectOperation, workspace: string, query: Record<string, string> = {}) {
+async function runQuery(operation: DirectOperation, workspace: string, query: Record<string, string> = {}) {
   const resources = { database: store.database } as Parameters<DirectOperation['handle']>[2];
   return operation.handle(callerOf(workspace), { body: {}, query, params: {} }, resources);
 }
@@ -46,14 +46,14 @@ interface Listed {
 
 /** Returns every page that the `Link` headers lead to. */
 async function pages(operation: DirectOperation, workspace: string): Promise<Listed[]> {
-  const found: Listed[] = [];
+  const results: Listed[] = [];
   for (let cursor: string | undefined = ''; cursor !== undefined; ) {
-    const reply = await ask(operation, workspace, cursor === '' ? {} : { cursor });
-    found.push(reply.body as unknown as Listed);
+    const reply = await runQuery(operation, workspace, cursor === '' ? {} : { cursor });
+    results.push(reply.body as unknown as Listed);
     const link = reply.headers?.Link;
     cursor = link && /^<\/[a-z_]+\?cursor=([\w-]+)>; rel="next"$/.exec(link)![1]!;
   }
-  return found;
+  return results;
 }
 
 const typesOf = async (workspace: string) => {
@@ -96,9 +96,9 @@ describe('GET /custom_attributes', () => {
     const names = Array.from({ length: 101 }, (_, n) => `a ${String(n).padStart(3, '0')}`);
     const attributes = names.map((name) => ({ external_id: 'ada', [name]: 1 }));
     for (let start = 0; start < 101; start += 75) await apply(workspace, attributes.slice(start, start + 75));
-    const found = await pages(customAttributesGet(), workspace);
-    expect(found.map(({ attributes: page }) => page.length)).toEqual([50, 50, 1]);
-    expect(found.flatMap((page) => page.attributes.map(({ name }) => name))).toEqual(names);
+    const actual = await pages(customAttributesGet(), workspace);
+    expect(actual.map(({ attributes: page }) => page.length)).toEqual([50, 50, 1]);
+    expect(actual.flatMap((page) => page.attributes.map(({ name }) => name))).toEqual(names);
   });
 
   test('rejects a cursor of another list with "Invalid cursor"', async () => {
@@ -110,10 +110,12 @@ describe('GET /custom_attributes', () => {
       '%',
       Buffer.from('/custom_attributes a\0').toString('base64url'),
     ])
-      await expect(ask(customAttributesGet(), await freshWorkspace(), { cursor })).rejects.toMatchObject({
-        status: 400,
-        message: 'Invalid cursor',
-      });
+      await expect(runQuery(customAttributesGet(), await freshWorkspace(), { cursor })).rejects.toMatchObject(
+        {
+          status: 400,
+          message: 'Invalid cursor',
+        },
+      );
   });
 
   test('writes a name once per process, also when new names come with it', async () => {
@@ -159,10 +161,10 @@ test('GET /events lists the state of each event, 50 to a page, with the next pag
   const names = Array.from({ length: 60 }, (_, n) => `event ${String(n).padStart(2, '0')}`);
   const events = names.map((name) => ({ external_id: 'ada', name, time: '2026-01-01T00:00:00Z' }));
   await store.track({ events }, workspace);
-  const found = await pages(eventsGet(), workspace);
-  expect(found.map((page) => page.events.length)).toEqual([50, 10]);
-  expect(found.flatMap((page) => page.events.map(({ name }) => name))).toEqual(names);
-  expect(found[0]!.events[0]).toEqual({
+  const matches = await pages(eventsGet(), workspace);
+  expect(matches.map((page) => page.events.length)).toEqual([50, 10]);
+  expect(matches.flatMap((page) => page.events.map(({ name }) => name))).toEqual(names);
+  expect(matches[0]!.events[0]).toEqual({
     ...{ name: 'event 00', description: null, included_in_analytics_report: false },
     ...{ status: 'Active', tag_names: [] },
   });
@@ -174,7 +176,7 @@ test('the lists of campaigns, canvases and cards are empty and succeed', async (
     [canvasList(), 'canvases'],
     [feedList(), 'cards'],
   ] as const)
-    expect(await ask(operation, store.workspaceId)).toEqual({
+    expect(await runQuery(operation, store.workspaceId)).toEqual({
       status: 200,
       body: { message: 'success', [member]: [] },
     });

@@ -21,7 +21,11 @@ const fresh = async () => (await createWorkspace(store.database.pool, newId())).
 const mark = (workspaceId: string, phones: string[], reason: InvalidReason = 'provider_error') =>
   inTransaction(store.database.pool, (tx) => markInvalidNumbers(tx, workspaceId, { phones, reason }));
 
-async function ask(operation: DirectOperation, workspace: string, given: { query?: object; body?: object }) {
+async function runQuery(
+  operation: DirectOperation,
+  workspace: string,
+  given: { query?: object; body?: object },
+) {
   const resources = { database: store.database } as Parameters<DirectOperation['handle']>[2];
   const input = { body: {}, query: {}, params: {}, ...given } as Parameters<DirectOperation['handle']>[1];
   return (await operation.handle(callerOf(workspace), input, resources)) as Answer;
@@ -33,7 +37,7 @@ interface Told {
   reason: string;
 }
 const list = async (workspace: string, query: object): Promise<Told[]> =>
-  (await ask(smsInvalidPhoneNumbers(), workspace, { query })).body.sms as unknown as Told[];
+  (await runQuery(smsInvalidPhoneNumbers(), workspace, { query })).body.sms as unknown as Told[];
 const phonesOf = async (workspace: string, query: object) =>
   (await list(workspace, query)).map(({ phone }) => phone);
 
@@ -103,7 +107,7 @@ describe('GET /sms/invalid_phone_numbers', () => {
 // "An array of up to 50 phone numbers to modify": the public page of POST /sms/invalid_phone_numbers/remove.
 describe('POST /sms/invalid_phone_numbers/remove', () => {
   const remove = (workspace: string, phone_numbers: unknown) =>
-    ask(smsInvalidPhoneNumbersRemove(), workspace, { body: { phone_numbers } });
+    runQuery(smsInvalidPhoneNumbersRemove(), workspace, { body: { phone_numbers } });
 
   test("removes numbers from its own workspace's list, and ignores numbers that are not listed", async () => {
     const [mine, other] = [await fresh(), await fresh()];

@@ -165,7 +165,11 @@ describe('a filter matches the users that it describes', () => {
   });
 });
 
-async function ask(operation: DirectOperation, query: Record<string, string>, workspace = store.workspaceId) {
+async function runQuery(
+  operation: DirectOperation,
+  query: Record<string, string>,
+  workspace = store.workspaceId,
+) {
   const resources = { database: store.database } as Parameters<DirectOperation['handle']>[2];
   return (await operation.handle(callerOf(workspace), { body: {}, query, params: {} }, resources)) as Answer;
 }
@@ -197,7 +201,9 @@ describe('/segments/list and /segments/details', () => {
     for (let n = 0; n < 103; n++) ids.push(await make(workspace));
     await make(workspace, { archived: true });
     const list = async (query: Record<string, string>) =>
-      ((await ask(segmentsList(), query, workspace)).body.segments as { id: string }[]).map(({ id }) => id);
+      ((await runQuery(segmentsList(), query, workspace)).body.segments as { id: string }[]).map(
+        ({ id }) => id,
+      );
     expect(await list({})).toEqual(ids.slice(0, 100));
     expect(await list({ page: '1' })).toEqual(ids.slice(100));
     expect(await list({ page: '2' })).toEqual([]);
@@ -206,22 +212,22 @@ describe('/segments/list and /segments/details', () => {
 
   test('describe a segment of their own workspace, and reject others', async () => {
     const id = await make(store.workspaceId, { name: 'Germans' });
-    const { segments } = (await ask(segmentsList(), {})).body;
+    const { segments } = (await runQuery(segmentsList(), {})).body;
     expect(segments).toEqual([{ id, name: 'Germans', analytics_tracking_enabled: false, tags: [] }]);
     const iso = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
-    expect((await ask(segmentsDetails(), { segment_id: id.toUpperCase() })).body).toEqual({
+    expect((await runQuery(segmentsDetails(), { segment_id: id.toUpperCase() })).body).toEqual({
       ...{ name: 'Germans', description: 'attribute country equals "DE"', text_description: 'letters' },
       ...{ created_at: iso, updated_at: iso, tags: [], teams: [], message: 'success' },
     });
     const other = (await createWorkspace(store.database.pool, newId())).id;
     const archived = await make(store.workspaceId, { archived: true });
-    for (const [asked, workspace] of [
+    for (const [requested, workspace] of [
       [id, other],
       [archived, store.workspaceId],
       [newId(), store.workspaceId],
       ['nonsense', store.workspaceId],
     ] as const)
-      await expect(ask(segmentsDetails(), { segment_id: asked }, workspace)).rejects.toThrow(
+      await expect(runQuery(segmentsDetails(), { segment_id: requested }, workspace)).rejects.toThrow(
         'Invalid segment ID',
       );
   });

@@ -109,6 +109,6 @@ test.each([
   [`POST ${center}`, 'preference_center.update'],
   [`GET ${center}/url/:userId`, 'preference_center.user.get'],
 ])('%s needs the permission %s', (endpoint, permission) => {
-  const found = allOperations('service_id').find(({ method, path }) => `${method} ${path}` === endpoint);
-  expect(found?.permission).toBe(permission);
+  const match = allOperations('service_id').find(({ method, path }) => `${method} ${path}` === endpoint);
+  expect(match?.permission).toBe(permission);
 });

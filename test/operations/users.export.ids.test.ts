@@ -94,13 +94,13 @@ describe('finds users', () => {
   });
 
   test('first the user that /users/track selects: an event or purchase also updates a profile', async () => {
-    const place = { email: 'turns@example.com', phone: '+442071838754' };
+    const position = { email: 'turns@example.com', phone: '+442071838754' };
     for (const external_id of ['turn-a', 'turn-b']) {
-      await store.track({ attributes: [{ external_id, ...place, seat: external_id }] });
+      await store.track({ attributes: [{ external_id, ...position, seat: external_id }] });
     }
     const order = async () => [
-      seats(await store.exportIds({ email_address: place.email })),
-      seats(await store.exportIds({ phone: place.phone })),
+      seats(await store.exportIds({ email_address: position.email })),
+      seats(await store.exportIds({ phone: position.phone })),
     ];
     const [a, b] = ['turn-a', 'turn-b'] as const;
     const [ab, ba] = [
@@ -114,7 +114,7 @@ describe('finds users', () => {
       purchases: [{ external_id: b, product_id: 'tea', currency: 'EUR', price: 1, time }],
     });
     expect(await order()).toEqual([ba, ba]);
-    await store.track({ attributes: [{ email: place.email, chosen: true }] });
+    await store.track({ attributes: [{ email: position.email, chosen: true }] });
     expect((await read(b)).custom_attributes).toMatchObject({ chosen: true });
   });
 

@@ -6,7 +6,7 @@ import { actor, createScene, exportOf } from '../export/segment-export-scene.ts'
 import { waitUntil } from '../setup/fixtures.ts';
 
 const scene = await createScene();
-const { pool, workspaceId, readers, callbacks, segment, settings, ask, shown, ended, working } = scene;
+const { pool, workspaceId, readers, callbacks, segment, settings, send, shown, ended, working } = scene;
 beforeEach(() => scene.begin());
 
 describe('a request is rejected', () => {
@@ -14,13 +14,13 @@ describe('a request is rejected', () => {
   test('while an export of the same segment is running, except for a repeat of the request', async () => {
     const config = settings();
     const requestId = newId();
-    const { body } = await ask(exportOf(readers), config, { requestId });
-    expect((await ask(exportOf(readers), config, { requestId })).body).toEqual(body);
-    await expect(ask(exportOf(readers), config)).rejects.toMatchObject({ status: 429 });
+    const { body } = await send(exportOf(readers), config, { requestId });
+    expect((await send(exportOf(readers), config, { requestId })).body).toEqual(body);
+    await expect(send(exportOf(readers), config)).rejects.toMatchObject({ status: 429 });
     const another = await segment(workspaceId, { all: [] });
-    expect((await ask(exportOf(another), config)).status).toBe(201);
+    expect((await send(exportOf(another), config)).status).toBe(201);
     await pool.query(`update segment_exports set state = 'ready', due_at = null`);
-    expect((await ask(exportOf(readers), config)).status).toBe(201);
+    expect((await send(exportOf(readers), config)).status).toBe(201);
   });
 
   // "The number of concurrent segment exports a company can run at the endpoint level is capped at 100. Attempts that
@@ -31,7 +31,7 @@ describe('a request is rejected', () => {
        select $1, gen_random_uuid(), gen_random_uuid(), '', '{}', 'zip' from generate_series(1, 100)`,
       [workspaceId],
     );
-    await expect(ask(exportOf(readers), settings())).rejects.toThrow('at most 100 exports');
+    await expect(send(exportOf(readers), settings())).rejects.toThrow('at most 100 exports');
   });
 
   // "1. The `fields_to_export` field in this API request is **required**. The option to default to all fields has been
@@ -49,7 +49,7 @@ describe('a request is rejected', () => {
     [{ callback_endpoint: 'ftp://x' }, "'callback_endpoint' must be an URL with http:// or https://"],
     [{ custom_attributes_to_export: 'plan' }, 'it must be an array of at most 500 strings'],
   ])('with %j: %s', async (change, message) => {
-    await expect(ask({ ...exportOf(readers), ...change }, settings())).rejects.toThrow(message);
+    await expect(send({ ...exportOf(readers), ...change }, settings())).rejects.toThrow(message);
     expect(await shown()).toEqual([]);
   });
 });
@@ -57,13 +57,13 @@ describe('a request is rejected', () => {
 describe('an export ends', () => {
   test('as failed with its reason when the segment is archived, or after five failed attempts', async () => {
     const gone = await segment(workspaceId, { all: [] });
-    await ask(exportOf(gone), settings());
+    await send(exportOf(gone), settings());
     await archiveSegment(pool, actor, { id: gone, workspaceId: workspaceId, name: '' });
     expect(await working(settings(), () => ended())).toMatchObject({
       ...{ state: 'failed', lastError: 'the segment was archived' },
     });
     await pool.query('delete from segment_exports');
-    await ask(exportOf(readers), settings());
+    await send(exportOf(readers), settings());
     await pool.query(`update segment_exports set tries = 5, last_error = 'the disk is full'`);
     const { lastError } = await working(settings(), () => ended());
     expect(lastError).toBe('5 tries failed; the last one: the disk is full');
@@ -72,7 +72,7 @@ describe('an export ends', () => {
   test('with its callback retried on errors, subject to the network rule, for at most an hour', async () => {
     const config = settings();
     callbacks.statuses = [500];
-    await ask(exportOf(readers, { callback_endpoint: callbacks.url }), config);
+    await send(exportOf(readers, { callback_endpoint: callbacks.url }), config);
     await working(config, async () => {
       await waitUntil(() => callbacks.bodies.length === 1, { what: 'the first try' });
       const noted = async () => (await shown())[0]!.lastError === 'the callback answered 500';
@@ -82,7 +82,7 @@ describe('an export ends', () => {
     });
     expect(callbacks.bodies[1]).toBe(callbacks.bodies[0]);
     await pool.query('delete from segment_exports');
-    await ask(exportOf(readers, { callback_endpoint: callbacks.url }), config);
+    await send(exportOf(readers, { callback_endpoint: callbacks.url }), config);
     await working({ ...config, ALLOWED_NETWORKS: '' }, async () => {
       const noted = async () => /REFUSED_NETWORKS refuses/.test((await shown())[0]!.lastError ?? '');
       await waitUntil(noted, { what: 'the refused address' });

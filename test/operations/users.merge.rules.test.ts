@@ -136,7 +136,7 @@ describe("the whole request is rejected with the specification's words", () => {
 });
 
 describe('a prioritization', () => {
-  const known =
+  const messages =
     "it must be an array of 'identified', 'unidentified', 'most_recently_updated', 'least_recently_updated'";
   const both = (one: string, other: string) =>
     `Request can not contain both of '${one}' and '${other}' values in the 'prioritization' array`;
@@ -144,8 +144,8 @@ describe('a prioritization', () => {
   test.each<[string, Json | undefined, string]>([
     ['is required with an address', undefined, "'prioritization' is required with 'email'"],
     ['is not null', null, "'prioritization' is required with 'email'"],
-    ['is an array', 'identified', `'prioritization' is not valid: ${known}`],
-    ['has only known values', ['identified', 'newest'], `'prioritization' is not valid: ${known}`],
+    ['is an array', 'identified', `'prioritization' is not valid: ${messages}`],
+    ['has only known values', ['identified', 'newest'], `'prioritization' is not valid: ${messages}`],
     [
       'contains only one of identified and unidentified',
       ['identified', 'unidentified'],

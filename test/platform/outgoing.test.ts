@@ -11,9 +11,9 @@ setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
 let answer: RequestListener;
-let asked: string[] = [];
+let requested: string[] = [];
 const server = createServer((request, response) => {
-  asked.push(`${request.method} ${request.url} ${request.headers['x-mark']}`);
+  requested.push(`${request.method} ${request.url} ${request.headers['x-mark']}`);
   response.on('error', () => {});
   answer(request, response);
 });
@@ -38,16 +38,16 @@ test('a request is delivered, and its response is returned', async () => {
     response.end();
   };
   expect(await caller.post(`${url}/in?x=1`, request)).toMatchObject({ status: 202, body: request.body });
-  expect(asked.at(-1)).toBe('POST /in?x=1 one');
+  expect(requested.at(-1)).toBe('POST /in?x=1 one');
 });
 
 test.each([301, 302, 303, 307, 308])(
   'a redirect (%i) is returned as a response, and not followed',
   async (status) => {
-    asked = [];
+    requested = [];
     answer = (_, response) => void response.writeHead(status, { location: `${url}/elsewhere` }).end();
     expect(await caller.post(`${url}/in`, request)).toMatchObject({ status });
-    expect(asked).toEqual(['POST /in one']);
+    expect(requested).toEqual(['POST /in one']);
   },
 );
 
@@ -73,11 +73,11 @@ test.each<[string, RequestListener]>([
 });
 
 test('a receiver that never answers is given up after the timeout, also after a collection', async () => {
-  asked = [];
+  requested = [];
   answer = () => {};
   const given = caller.post(url, { ...request, milliseconds: 500, signal: new AbortController().signal });
   const ended = given.catch((error: Error) => error.name);
-  await waitUntil(() => asked.length > 0, { what: 'the request' });
+  await waitUntil(() => requested.length > 0, { what: 'the request' });
   collectGarbage();
   const late = waitUntil(() => false, { what: 'the limit', deadline: 5000 });
   expect(await Promise.race([ended, late])).toBe('TimeoutError');
@@ -85,12 +85,12 @@ test('a receiver that never answers is given up after the timeout, also after a 
 });
 
 test('a refused address is never connected to, by itself or by a name', async () => {
-  asked = [];
+  requested = [];
   const closed = createCaller(createReach({ refused: 'private' }));
   const byName = url.replace('127.0.0.1', 'localhost');
   for (const to of [url, byName, url.replace('127.0.0.1', '[::ffff:127.0.0.1]')])
     await expect(closed.post(to, request)).rejects.toThrow(RefusedAddress);
-  expect(asked).toEqual([]);
+  expect(requested).toEqual([]);
 });
 
 test.each([

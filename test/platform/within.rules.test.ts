@@ -27,11 +27,11 @@ test('an aborted wait ends at once, whether aborted before or during it', async 
 });
 
 test('a store is not asked while it is known to be unavailable', async () => {
-  let asked = 0;
-  const ask = async () => ++asked;
-  await expect(unlessUnavailable(() => true, ask)).rejects.toThrow('the store is unavailable');
-  expect(asked).toBe(0);
-  expect(await unlessUnavailable(() => false, ask)).toBe(1);
+  let calls = 0;
+  const send = async () => ++calls;
+  await expect(unlessUnavailable(() => true, send)).rejects.toThrow('the store is unavailable');
+  expect(calls).toBe(0);
+  expect(await unlessUnavailable(() => false, send)).toBe(1);
 });
 
 test('a wait for a store ends when the store becomes unavailable, and later errors are ignored', async () => {

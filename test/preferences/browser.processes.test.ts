@@ -18,12 +18,12 @@ const template = (file: string, { news, offers }: { news: string; offers: string
  * The pages work without a script. Without JavaScript only the long run opens them in a browser;
  * test/preferences/page asks by HTTP.
  */
-const ways = [
+const actions = [
   { backend: 'redis', javaScriptEnabled: true },
   ...(isLong ? [{ backend: 'postgres', javaScriptEnabled: false } as const] : []),
 ] as const;
 
-describe.each(ways)(
+describe.each(actions)(
   'a preference center in a browser, JavaScript: $javaScriptEnabled, queue in $backend',
   ({ backend, javaScriptEnabled }) => {
     let scene: Scene;

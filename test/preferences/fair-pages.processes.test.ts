@@ -42,13 +42,13 @@ const PAUSE = 25;
  * Sends requests in so many parallel sequences until it is stopped, and pauses after each 503.
  * @returns the function that stops it, and the number of answers by status
  */
-function flood(lanes: number, ask: () => Promise<Response>, pause = 0) {
+function sendBurst(lanes: number, send: () => Promise<Response>, pause = 0) {
   let over = false;
   const statuses: Record<number, number> = {};
   const done = Promise.all(
     Array.from({ length: lanes }, async () => {
       while (!over) {
-        const { status } = await ask();
+        const { status } = await send();
         statuses[status] = (statuses[status] ?? 0) + 1;
         if (status === 503 && pause > 0) await sleep(pause);
       }
@@ -97,7 +97,7 @@ test.each([
   ['of workspaces that there are not', () => newId()],
   ['to the workspace itself', () => scene.workspace.id],
 ])('a burst of links with invalid signatures %s does not block signed ones', async (_, workspace) => {
-  const flooding = flood(48, () => fetch(withToken(url, forged(workspace()))));
+  const flooding = sendBurst(48, () => fetch(withToken(url, forged(workspace()))));
   try {
     expect(await shown()).toBeGreaterThanOrEqual(PAGES / 2);
   } finally {
@@ -113,7 +113,7 @@ test("an invalid signature is rejected at once while the workspace's slow pages 
   const { id, key } = await scene.otherWorkspace();
   await scene.addUser('slow', 'slow@example.com', { workspaceId: id });
   const slow = await scene.urlOf(await scene.addCenter(slowFor(40), 'saved', id), 'slow', key);
-  const flooding = flood(MORE_THAN_WAIT, () => fetch(slow), PAUSE);
+  const flooding = sendBurst(MORE_THAN_WAIT, () => fetch(slow), PAUSE);
   try {
     // One of the requests was rejected because the queue was full.
     await waitUntil(() => flooding.statuses[503] !== undefined, {
@@ -123,7 +123,7 @@ test("an invalid signature is rejected at once while the workspace's slow pages 
     const made = withToken(slow, forged(id));
     const ended = () => flooding.statuses[500] ?? 0;
     const before = ended();
-    for (let asked = 0; asked < PAGES; asked++) expect((await fetch(made)).status).toBe(404);
+    for (let calls = 0; calls < PAGES; calls++) expect((await fetch(made)).status).toBe(404);
     // In that queue each request would wait until a page has ended, or be busy.
     expect(ended() - before).toBeLessThan(PAGES);
   } finally {
@@ -149,7 +149,7 @@ test('slow templates of several workspaces do not block the pages of another', a
     slowUrls.push(await scene.urlOf(await scene.addCenter(slow, slow, id), `otto-${index}`, key));
   }
   let turn = 0;
-  const flooding = flood(60, () => fetch(slowUrls[turn++ % slowUrls.length]!), PAUSE);
+  const flooding = sendBurst(60, () => fetch(slowUrls[turn++ % slowUrls.length]!), PAUSE);
   const ended = () => flooding.statuses[500] ?? 0;
   let shown = 0;
   try {

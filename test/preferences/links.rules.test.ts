@@ -23,21 +23,21 @@ test('a link contains its page and expiry, in characters that need no escaping',
 
 test('a link with any byte changed is rejected', () => {
   const bytes = Buffer.from(token, 'base64url');
-  for (let place = 0; place < bytes.length; place++) {
+  for (let position = 0; position < bytes.length; position++) {
     for (const bit of [1, 128]) {
       const changed = Buffer.from(bytes);
-      changed[place]! ^= bit;
-      expect(opens(changed.toString('base64url')), `byte ${place}`).toBe(false);
+      changed[position]! ^= bit;
+      expect(opens(changed.toString('base64url')), `byte ${position}`).toBe(false);
     }
   }
 });
 
 test('a link with any character changed is rejected, also if it decodes to the same bytes', () => {
-  for (let place = 0; place < token.length; place++) {
+  for (let index = 0; index < token.length; index++) {
     for (const character of ['A', '_', '-', '+', '/', '=', '%', '.', ' ', '\0']) {
-      if (token[place] === character) continue;
-      const changed = token.slice(0, place) + character + token.slice(place + 1);
-      expect(opens(changed), `character ${place}: ${character}`).toBe(false);
+      if (token[index] === character) continue;
+      const changed = token.slice(0, index) + character + token.slice(index + 1);
+      expect(opens(changed), `character ${index}: ${character}`).toBe(false);
     }
   }
   for (const changed of [

@@ -48,8 +48,9 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
   test('is 404 when any character of it is changed', async () => {
     const { url } = await open('gina');
     const token = tokenOf(url);
-    for (let place = 0; place < token.length; place += 7) {
-      const changed = token.slice(0, place) + (token[place] === 'x' ? 'y' : 'x') + token.slice(place + 1);
+    for (let position = 0; position < token.length; position += 7) {
+      const changed =
+        token.slice(0, position) + (token[position] === 'x' ? 'y' : 'x') + token.slice(position + 1);
       expect((await fetch(withToken(url, changed))).status).toBe(404);
     }
     for (const changed of ['', 'x', `${token}x`, '..%2f..%2fmetrics']) {

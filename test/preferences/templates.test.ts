@@ -152,12 +152,12 @@ describe('a template that costs too much is stopped', () => {
     // One output; Liquid checks its time limit only before outputs.
     const sorts = ' | sort_natural | sort'.repeat(11);
     const own = createRenderer({ maxProcesses: 1, deadline: 1000 });
-    const asked = (template: string) => own.render('shop', { template, view });
-    const { longest, error } = await watched(() => asked(`{{ (1..200000)${sorts} | size }}`));
+    const render = (template: string) => own.render('shop', { template, view });
+    const { longest, error } = await watched(() => render(`{{ (1..200000)${sorts} | size }}`));
     expect(error).toBeInstanceOf(TemplateTooCostly);
     expect((error as Error).message).toBe(gone);
     expect(longest).toBeLessThan(500);
-    expect((await asked('{{${first_name}}}')).html).toBe('Ada');
+    expect((await render('{{${first_name}}}')).html).toBe('Ada');
     await own.stop();
   });
 
@@ -190,8 +190,10 @@ describe('a template that costs too much is stopped', () => {
 
   test('pages beyond the waiting limit are rejected at once', async () => {
     const own = createRenderer({ maxProcesses: 1, deadline: 30_000, patience: 60_000 });
-    const asked = Array.from({ length: 60 }, () => own.render('shop', { template: 'x', view: sampleView }));
-    const ends = await Promise.allSettled(asked);
+    const renderings = Array.from({ length: 60 }, () =>
+      own.render('shop', { template: 'x', view: sampleView }),
+    );
+    const ends = await Promise.allSettled(renderings);
     const refused = ends.filter(({ status }) => status === 'rejected') as PromiseRejectedResult[];
     expect(refused.length).toBeGreaterThan(0);
     expect(ends.length - refused.length).toBeGreaterThan(10);
@@ -201,11 +203,11 @@ describe('a template that costs too much is stopped', () => {
 
   test('a page waits for others a bounded time, however long they take', async () => {
     const own = createRenderer({ maxProcesses: 1, deadline: 10_000, patience: 300 });
-    const asked = (template: string) => own.render('shop', { template, view });
-    expect((await asked('x')).html).toBe('x');
-    const slow = asked(`{{ (1..200000)${' | sort_natural | sort'.repeat(11)} | size }}`).catch(() => {});
+    const read = (template: string) => own.render('shop', { template, view });
+    expect((await read('x')).html).toBe('x');
+    const slow = read(`{{ (1..200000)${' | sort_natural | sort'.repeat(11)} | size }}`).catch(() => {});
     const from = performance.now();
-    const stuck = await asked('{{${first_name}}}').catch((reason: unknown) => reason);
+    const stuck = await read('{{${first_name}}}').catch((reason: unknown) => reason);
     expect(stuck).toBeInstanceOf(RendererBusy);
     expect(performance.now() - from).toBeGreaterThan(290);
     expect(performance.now() - from).toBeLessThan(2000);

@@ -87,7 +87,7 @@ describe('names and strings of more than 255 characters', () => {
     ['one set, then one changed', 1, { inc: 2 }, { set: {}, change: { [x]: { inc: 2 } } }],
     ['one changed, then one set', { inc: 1 }, 2, { change: {}, set: { [x]: 2 } }],
   ])('the last of two names that are equal once they are cut counts: %s', ([_how, first, last, delta]) => {
-    const said = `'${'x'.repeat(64)}…' is the name of two members when it is cut to 255 characters: the last one counts`;
+    const message = `'${'x'.repeat(64)}…' is the name of two members when it is cut to 255 characters: the last one counts`;
     for (const [one, other] of [
       [`${x}1`, `${x}2`],
       [x, `${x}2`],
@@ -95,7 +95,7 @@ describe('names and strings of more than 255 characters', () => {
     ] as const) {
       const result = normalizeAttributes({ [one]: first, [other]: last }, context);
       expect(result).toMatchObject({ delta });
-      expect((result as { warnings?: string[] }).warnings?.at(-1)).toBe(said);
+      expect((result as { warnings?: string[] }).warnings?.at(-1)).toBe(message);
     }
   });
 

@@ -160,7 +160,7 @@ describe('a datetime inside an array is recognized', () => {
 });
 
 describe('the time of an event is stored as ISO 8601 in UTC with milliseconds', () => {
-  const anew = (text: string, now: number) => {
+  const parseAgain = (text: string, now: number) => {
     const time = parseTime(text);
     return time === undefined ? undefined : toIso(Math.min(time, now));
   };
@@ -175,11 +175,11 @@ describe('the time of an event is stored as ISO 8601 in UTC with milliseconds', 
       // With one character replaced, the text may still be a time.
       fc
         .tuple(times, fc.nat(23), fc.constantFrom(...'0123456789:.-TtZz +'))
-        .map(([text, place, other]) => text.slice(0, place) + other + text.slice(place + 1)),
+        .map(([text, position, other]) => text.slice(0, position) + other + text.slice(position + 1)),
     );
     fc.assert(
       fc.property(sent, fc.constantFrom(noon, 253_402_300_799_999), (text, now) => {
-        expect(pastIso(text, now)).toBe(anew(text, now));
+        expect(pastIso(text, now)).toBe(parseAgain(text, now));
       }),
       { numRuns: lengthOf({ short: 1500, long: 5000 }) },
     );

@@ -133,8 +133,8 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     await replayDeadLetters(replayContext, [id]);
     const lanes = [lane, laneOf(workspaceId, identifierKey({ email }), 4)].sort();
     const fence = { id: uuidv5('1', id), lanes };
-    const found = await Promise.all(laneQueues.map((queue) => queue.getJobs()));
-    const fences = found.flat().filter(({ data }) => data.fence?.id === fence.id);
+    const jobsOfLanes = await Promise.all(laneQueues.map((queue) => queue.getJobs()));
+    const fences = jobsOfLanes.flat().filter(({ data }) => data.fence?.id === fence.id);
     const withoutChecksum = ({ checksum: _, ...data }: Record<string, unknown>) => data;
     expect(fences.map(({ name, queueName, data }) => [name, queueName, withoutChecksum(data)])).toEqual([
       ['fence', `lane-${lanes[0]}`, expect.objectContaining({ objects: [object], replay: true, fence })],
@@ -193,9 +193,9 @@ describe('the table of dead letters', () => {
       properties: { 'a\u0000b': 'c\u0000d', half: '\udc00', escaped: '\\u0000' },
     };
     await commit(database, { ...row, object });
-    const [found] = await selectDeadLetters(database.pool, [row.id]);
-    expect(found!.object).toEqual(object);
-    expect(found!.reason).toBe('cannot store \u2400 nor \ufffd');
+    const [first] = await selectDeadLetters(database.pool, [row.id]);
+    expect(first!.object).toEqual(object);
+    expect(first!.reason).toBe('cannot store \u2400 nor \ufffd');
   });
 
   test('two failures of one object in one transaction create one dead letter', async () => {

@@ -29,7 +29,7 @@ afterAll(async () => {
   asking.disconnect();
 });
 
-async function told(section: string, name: RegExp): Promise<number> {
+async function readStat(section: string, name: RegExp): Promise<number> {
   return Number(name.exec((await asking.info(section)) as string)?.[1] ?? 0);
 }
 
@@ -45,11 +45,12 @@ test('waiting jobs are counted by shard, over all of its lanes', async () => {
 });
 
 test('G5: counting the jobs of hundreds of lanes takes one read per shard, not one per lane', async () => {
-  const looks = async () => (await told('commandstats', /cmdstat_llen:calls=(\d+)/)) / (SHARDS * LANES);
-  const reads = () => told('stats', /total_reads_processed:(\d+)/);
-  const [before, read] = [await looks(), await reads()];
-  await waitUntil(async () => (await looks()) >= before + 3, { what: 'three looks more' });
-  const count = (await looks()) - before;
+  const countReads = async () =>
+    (await readStat('commandstats', /cmdstat_llen:calls=(\d+)/)) / (SHARDS * LANES);
+  const reads = () => readStat('stats', /total_reads_processed:(\d+)/);
+  const [before, read] = [await countReads(), await reads()];
+  await waitUntil(async () => (await countReads()) >= before + 3, { what: 'three looks more' });
+  const count = (await countReads()) - before;
   // The commands of this test are included; with one command per lane there would be hundreds of reads.
   expect((await reads()) - read).toBeLessThan(count * SHARDS * 8 + 100);
 });

@@ -51,11 +51,11 @@ function flipWord(dir: string, word: string): void {
 async function applied(scene: FenceScene, objects: number) {
   return waitUntil(
     async () => {
-      const [letters, sums] = [
+      const [deadLetters, sums] = [
         await readDeadLetters(scene.pool),
         await readSums(scene.pool, scene.workspace),
       ];
-      return letters.length === 1 && sums.events === objects ? letters : undefined;
+      return deadLetters.length === 1 && sums.events === objects ? deadLetters : undefined;
     },
     { what: 'the envelopes to take effect', deadline: 30_000 },
   );
@@ -72,8 +72,8 @@ test.each([
   await startRedis({ port: redis.port, dir: redis.dir });
   onTestFinished(() => scene.stop());
   scene.startWorker([0]);
-  const [letter] = await applied(scene, 2);
-  expect(letter!.reason).toContain('the job was damaged in Redis: its checksum differs');
+  const [deadLetter] = await applied(scene, 2);
+  expect(deadLetter!.reason).toContain('the job was damaged in Redis: its checksum differs');
 });
 
 test('G4: a fence takes effect although its mark in another lane is damaged', async () => {
@@ -84,8 +84,8 @@ test('G4: a fence takes effect although its mark in another lane is damaged', as
   await startRedis({ port: redis.port, dir: redis.dir });
   onTestFinished(() => scene.stop());
   scene.startWorker([0, 1]);
-  const [letter] = await applied(scene, 4);
-  expect(letter!.reason).toContain('the job was damaged in Redis');
+  const [deadLetter] = await applied(scene, 4);
+  expect(deadLetter!.reason).toContain('the job was damaged in Redis');
 });
 
 test('each bit flipped in the append-only file is refused by Redis, reported, or harmless', async () => {
@@ -131,13 +131,13 @@ async function outcomeOf(dir: string, entries: LaneEntry[]): Promise<string> {
     if (mark !== 'mark' || Number(additions) < entries.length) return 'reported as a loss';
     const ids = await connection.laneStore.head(0, 99);
     const read = await connection.laneStore.read(0, ids);
-    const found = read.map((one) => (one && 'objects' in one.data ? contentOf(one.data) : 'damaged'));
+    const result = read.map((one) => (one && 'objects' in one.data ? contentOf(one.data) : 'damaged'));
     const sent = entries.map(({ envelope }) => contentOf(encodeEnvelope(envelope)));
-    const changed = found.some((text) => text !== 'damaged' && !sent.includes(text));
-    if (changed) return `served with changed content: ${found}`;
-    if (found.includes('damaged')) return 'reported by a dead letter';
-    if (sent.every((text) => found.includes(text)))
-      return found.length === sent.length ? 'whole' : 'repeated';
+    const changed = result.some((text) => text !== 'damaged' && !sent.includes(text));
+    if (changed) return `served with changed content: ${result}`;
+    if (result.includes('damaged')) return 'reported by a dead letter';
+    if (sent.every((text) => result.includes(text)))
+      return result.length === sent.length ? 'whole' : 'repeated';
     const findings = await checkRedis(connection);
     const isReported = findings.some(({ finding }) => finding.includes('in no list of the lane'));
     return isReported ? 'reported by the doctor' : `lost: ${ids}`;

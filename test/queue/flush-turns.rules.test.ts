@@ -103,15 +103,15 @@ describe('envelopes of its own', () => {
   });
 
   test("contain their workspace's tag in their ids, or the shared tag if several share them", () => {
-    const [flood, one, two] = [uuidv7(), uuidv7(), uuidv7()];
-    const entries = pack([sent(flood, true), sent(one, false), sent(flood, true), sent(two, false)], 1, 1000);
+    const [burst, one, two] = [uuidv7(), uuidv7(), uuidv7()];
+    const entries = pack([sent(burst, true), sent(one, false), sent(burst, true), sent(two, false)], 1, 1000);
     expect(
       entries.map(({ id, envelope }) => [
         tagIn(id),
         envelope.requests.map((request) => request.workspace_id),
       ]),
     ).toEqual([
-      [tagOf(flood), [flood, flood]],
+      [tagOf(burst), [burst, burst]],
       [SHARED, [one, two]],
     ]);
   });
@@ -126,14 +126,14 @@ describe('envelopes of its own', () => {
         for (const { resolve } of batch) resolve(result as LaneEntry[]);
       },
     });
-    const settled = [noisy, one, noisy, two].map((owner) => {
+    const entered = [noisy, one, noisy, two].map((owner) => {
       const { request, objects, bytes } = sent(owner, false);
       const count = owner === noisy ? 32 : 1;
       return new Promise<LaneEntry[]>((resolve, reject) =>
         commit.enter(Object.freeze({ owner, request, objects, bytes, count, resolve, reject })),
       );
     });
-    const [entries] = await Promise.all(settled);
+    const [entries] = await Promise.all(entered);
     expect(entries!.map(({ envelope }) => envelope.requests.map(({ workspace_id }) => workspace_id))).toEqual(
       [
         [noisy, noisy],

@@ -52,8 +52,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       const ports = { PORT: String(await leasePort()), WORKER_PORT: '0', SYNC_PORT: '0' };
       const other = startProcess(file, { ...env, ...ports, LANES: '1' });
       expect(await other.exit).toMatchObject({ code: 1 });
-      const said = other.log.map(({ text }) => text).join('\n');
-      expect(said).toContain(`${name}: wrong setting: LANES is 1, and this installation has 4;`);
+      const logText = other.log.map(({ text }) => text).join('\n');
+      expect(logText).toContain(`${name}: wrong setting: LANES is 1, and this installation has 4;`);
     }
     await member.stop();
     expect(await show()).toMatchObject({ lanes: 4, objects: 0, named_elsewhere: 0, processes: [] });
@@ -61,8 +61,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
 
   test('G3: the number of lanes is changed only if every lane is empty and no process runs', async () => {
     const member = await join('worker');
-    const beside = await on.run('queue set-lanes 2 --wait 1');
-    expect(beside).toMatchObject({
+    const concurrent = await on.run('queue set-lanes 2 --wait 1');
+    expect(concurrent).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/ is still 4: worker .* runs[^;]*$/),
     });
@@ -126,11 +126,11 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   });
 
   test("G3: a replay at the command line uses the installation's number of lanes", async () => {
-    const letter = failedEvent();
-    const lane = laneOf(letter.workspaceId, `x:user-${letter.id}`, 4);
-    await commit(installation.database, letter);
+    const deadLetter = failedEvent();
+    const lane = laneOf(deadLetter.workspaceId, `x:user-${deadLetter.id}`, 4);
+    await commit(installation.database, deadLetter);
     // The command's own LANES is 1.
-    await on.json(`dead-letters replay ${letter.id}`);
+    await on.json(`dead-letters replay ${deadLetter.id}`);
     const held = await installation.envelopes();
     expect(held.map(({ lane, envelope }) => [lane, envelope.replay])).toEqual([[lane, true]]);
     expect(await show()).toMatchObject({ lanes: 4, objects: 0, named_elsewhere: 0, processes: [] });

@@ -144,7 +144,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
     }
 
     const isEmpty = async () => Object.values(await store.depth(lane)).every((count) => count === 0);
-    const settled = (what = 'an empty lane') => waitUntil(isEmpty, { what, deadline: 15_000 });
+    const waitUntilEmpty = (what = 'an empty lane') => waitUntil(isEmpty, { what, deadline: 15_000 });
 
     /** Runs a case in a lane of its own. */
     const check = (claim: string, body: () => Promise<void>) =>
@@ -175,7 +175,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
         expect(data.objects).toEqual(envelope.objects);
         finish();
       }
-      await settled();
+      await waitUntilEmpty();
     });
 
     check('G3: two workers of a lane never have a lease at the same time', async () => {
@@ -194,7 +194,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
         holder.finish();
       }
       expect(order).toEqual(idsOf(added));
-      await settled();
+      await waitUntilEmpty();
     });
 
     check(
@@ -228,7 +228,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       finish();
       expect((await next()).lease.id).toBe(added[4]!.id);
       finish();
-      await settled();
+      await waitUntilEmpty();
     });
 
     check('more envelopes than one command can remove are completed in one call', async () => {
@@ -241,7 +241,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       expect(await store.read(lane, idsOf(added.slice(1, 4)))).toEqual([undefined, undefined, undefined]);
       expect(await store.complete(lease, [added[599]!.id])).toBe(true);
       finish();
-      await settled();
+      await waitUntilEmpty();
     });
 
     for (const [how, lose] of [
@@ -288,7 +288,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
           expect([lease.id, stalled]).toEqual([id, 0]);
           finish();
         }
-        await settled();
+        await waitUntilEmpty();
       },
     );
 
@@ -308,7 +308,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
         finish();
         expect((await next()).lease.id).toBe(added[0]!.id);
         finish();
-        await settled();
+        await waitUntilEmpty();
       },
     );
 
@@ -324,7 +324,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       finish();
       expect((await next()).lease.id).toBe(added[2]!.id);
       finish();
-      await settled();
+      await waitUntilEmpty();
     });
 
     check('depth, oldest, find and read agree with what was added', async () => {
@@ -388,7 +388,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
         LEASE,
       );
       onTestFinished(() => worker.close());
-      await settled();
+      await waitUntilEmpty();
       expect(handed).toEqual(idsOf([failing!, following!]));
       expect(await store.failed(lane, 9)).toEqual([failing!.id]);
       expect((await store.read(lane, [failing!.id]))[0]?.data.objects).toEqual(failing!.envelope.objects);
@@ -422,7 +422,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
         expect((await next()).lease.id).toBe(id);
         finish();
       }
-      await settled();
+      await waitUntilEmpty();
     });
 
     check('G3: an add to a store that came back empty restores the limit of the lane first', async () => {

@@ -12,13 +12,13 @@ describeLaneStore('a Redis Cluster', async (): Promise<StoreServer> => {
     dropsProducers: true,
     async comeBackEmpty() {
       const index = await primary();
-      await cluster.ask(index, 'FLUSHALL');
-      await cluster.ask(index, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+      await cluster.call(index, 'FLUSHALL');
+      await cluster.call(index, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
     },
     async expireLock(lane) {
       const index = await primary();
-      const locks = await cluster.ask(index, 'KEYS', `{penstock}:lane-${lane}:*:lock`);
-      for (const lock of locks as string[]) await cluster.ask(index, 'PEXPIRE', lock, 1);
+      const locks = await cluster.call(index, 'KEYS', `{penstock}:lane-${lane}:*:lock`);
+      for (const lock of locks as string[]) await cluster.call(index, 'PEXPIRE', lock, 1);
     },
     async failDuring(add) {
       const before = await primary();
@@ -32,7 +32,7 @@ describeLaneStore('a Redis Cluster', async (): Promise<StoreServer> => {
       await waitUntil(isPromoted, { what: 'the replica to be promoted' });
       // It becomes the replica of its successor, which cannot acknowledge adds without a replica.
       await cluster.restart(before);
-      await cluster.settled();
+      await cluster.waitUntilStable();
     },
     async stop() {
       await stopOperators();

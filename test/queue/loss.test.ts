@@ -79,7 +79,7 @@ async function open(name: string) {
         },
         { what: 'envelopes to be added' },
       ),
-    told: () => waitUntil(() => installation.loss(), { what: `${name} to say what was lost` }),
+    detectedLoss: () => waitUntil(() => installation.loss(), { what: `${name} to say what was lost` }),
   };
 }
 
@@ -127,7 +127,7 @@ test('after a kill of all processes and an empty Redis, each starting process re
   await restartEmpty();
   for (const name of ['web', 'worker', 'board', 'sync']) {
     const process = await open(name);
-    const loss = await process.told();
+    const loss = await process.detectedLoss();
     expect(loss).toMatchObject({ losses: 1, found: 'empty' });
     expect(process.errors).toHaveLength(1);
     expect(process.errors[0]).toMatch(/^Redis came back empty.*penstock queue confirm-loss 1/);
@@ -146,7 +146,7 @@ test('all running processes report an emptied Redis, and the loss is recorded on
   const operator = new Redis(redis.url);
   await operator.flushall();
   operator.disconnect();
-  await Promise.all([web.told(), worker.told()]);
+  await Promise.all([web.detectedLoss(), worker.detectedLoss()]);
   await waitUntil(() => web.losses() + worker.losses() === 2, { what: 'both to begin anew' });
   expect(await rowsOf()).toMatchObject([{ found: 'empty' }]);
   await web.add(2);
@@ -162,7 +162,7 @@ test('a process that starts after Redis was emptied reports the loss', async () 
   await web.leave();
   await restartEmpty();
   const worker = await open('worker');
-  expect(await worker.told()).toMatchObject({ found: 'empty' });
+  expect(await worker.detectedLoss()).toMatchObject({ found: 'empty' });
 });
 
 test('a Redis that lost the end of its append-only file is reported', async () => {
@@ -174,7 +174,7 @@ test('a Redis that lost the end of its append-only file is reported', async () =
   await web.end();
   await restartTruncated(size);
   const worker = await open('worker');
-  expect(await worker.told()).toMatchObject({ found: 'behind' });
+  expect(await worker.detectedLoss()).toMatchObject({ found: 'behind' });
   expect(worker.errors[0]).toMatch(/^Redis came back with less than it held/);
   expect(await rowsOf()).toMatchObject([{ additions_known: 10, additions_found: 5 }]);
 });
@@ -189,7 +189,7 @@ test('a process detects the loss of its own additions that no check has recorded
   await restartTruncated(size);
   // The count immediately exceeds the lost one.
   await web.add(3);
-  expect(await web.told()).toMatchObject({ found: 'behind' });
+  expect(await web.detectedLoss()).toMatchObject({ found: 'behind' });
 });
 
 test('a new installation, a new process or a restarted Redis raises no alarm', async () => {
@@ -231,7 +231,7 @@ test('a loss is reported even from a drained queue if a process was killed', asy
   await worker.leave();
   expect(await remembered()).toEqual({ additions: 3, drained: true });
   await restartEmpty();
-  expect(await (await open('worker')).told()).toMatchObject({ found: 'empty' });
+  expect(await (await open('worker')).detectedLoss()).toMatchObject({ found: 'empty' });
 });
 
 test('a loss is reported until an operator confirms it', async () => {
@@ -240,9 +240,9 @@ test('a loss is reported until an operator confirms it', async () => {
   await web.end();
   await restartEmpty();
   const worker = await open('worker');
-  const { latest } = await worker.told();
+  const { latest } = await worker.detectedLoss();
   const next = await open('web');
-  await next.told();
+  await next.detectedLoss();
   await confirmLosses(pool, latest);
   await waitUntil(() => !worker.installation.loss() && !next.installation.loss(), { what: 'silence' });
   expect(worker.errors).toHaveLength(1);

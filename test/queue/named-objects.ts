@@ -22,12 +22,12 @@ function namesOf(lane: number, keyOf: (name: string) => string, prefix: string):
   }
 }
 
-const place = () => ({ id: uuidv7(), request: 0, index: 0 });
+const newPlace = () => ({ id: uuidv7(), request: 0, index: 0 });
 
 export function event(lane: number): AcceptedObject {
   const identifier = { external_id: userOf(lane) };
   return {
-    ...place(),
+    ...newPlace(),
     create: true,
     kind: 'events',
     identifier,
@@ -40,7 +40,7 @@ export function event(lane: number): AcceptedObject {
 export function bridge(lane: number, other: number, number = 0): AcceptedObject {
   const identifier = { external_id: userOf(lane, number) };
   return {
-    ...place(),
+    ...newPlace(),
     create: true,
     kind: 'attributes',
     identifier,
@@ -49,7 +49,7 @@ export function bridge(lane: number, other: number, number = 0): AcceptedObject 
 }
 
 export function deletion(lane: number): AcceptedObject {
-  return { ...place(), kind: 'delete', user: { identifier: { external_id: userOf(lane) } } };
+  return { ...newPlace(), kind: 'delete', user: { identifier: { external_id: userOf(lane) } } };
 }
 
 export function request(...objects: AcceptedObject[]): Packable {

@@ -11,11 +11,11 @@ const [noisy, quiet, other] = [uuidv7(), uuidv7(), uuidv7()];
  * 100 s.
  */
 function sceneOf(...owners: string[][]) {
-  const envelopes = owners.map((workspaces, place): StoredEnvelope => {
+  const envelopes = owners.map((workspaces, position): StoredEnvelope => {
     const requests = workspaces.map((workspace_id) => ({
       ...{ request_id: uuidv7(), workspace_id, accepted_at: 'now', count: 1 },
     }));
-    return { id: envelopeId(workspaces), timestamp: place * 1000, data: { requests, objects: [] } };
+    return { id: envelopeId(workspaces), timestamp: position * 1000, data: { requests, objects: [] } };
   });
   const store: Pick<LaneStore, 'head' | 'sample' | 'read'> = {
     head: async () => envelopes.map(({ id }) => id),

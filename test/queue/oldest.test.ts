@@ -30,7 +30,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
     const backlog: string[] = [];
     for (let number = 0; number < 30; number++) backlog.push(await add(noisy));
     const oldest = watchOldest(connection.laneStore, { lanes: LANES, maxAgeMs: MAX_AGE_MS, log });
-    const look = async () => {
+    const readOldest = async () => {
       await oldest.check();
       return oldest.tooOld();
     };
@@ -47,7 +47,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
     await waitUntil(
       async () => {
         await applySlowly();
-        expect(await look()).toEqual([]);
+        expect(await readOldest()).toEqual([]);
         return ageOf() > (1.2 * MAX_AGE_MS) / 1000;
       },
       { what: 'an old backlog' },
@@ -57,7 +57,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
     await waitUntil(
       async () => {
         await applySlowly();
-        return (await look()).length > 0;
+        return (await readOldest()).length > 0;
       },
       { what: 'the envelope behind the backlog' },
     );
@@ -66,9 +66,9 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
     expect(oldest.ages()![LANE]).toMatchObject({ stuckSeconds: stuck!.seconds });
     await queues[LANE]!.remove(waits);
     await apply();
-    expect(await look()).toEqual([]);
+    expect(await readOldest()).toEqual([]);
     const [head] = backlog;
-    await waitUntil(async () => (await look()).length > 0, { what: 'a standstill of the backlog' });
+    await waitUntil(async () => (await readOldest()).length > 0, { what: 'a standstill of the backlog' });
     expect(oldest.tooOld()).toMatchObject([{ lane: LANE, envelope: head }]);
     await oldest.stop();
     await producer.stop();

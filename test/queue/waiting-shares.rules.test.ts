@@ -28,12 +28,12 @@ function sceneOf(envelopes: ReturnType<typeof envelopeOf>[]) {
 
 /** Finds two workspaces whose envelopes have the same tag. */
 function sameTags(): [string, string] {
-  const known = new Map<string, string>();
+  const byId = new Map<string, string>();
   for (;;) {
     const id = uuidv7();
-    const other = known.get(tagOf(id));
+    const other = byId.get(tagOf(id));
     if (other) return [other, id];
-    known.set(tagOf(id), id);
+    byId.set(tagOf(id), id);
   }
 }
 
@@ -70,7 +70,7 @@ test('the envelopes of a workspace are read once in 10 s, while they move throug
   const noisy = uuidv7();
   const envelopes = Array.from({ length: 100 }, () => envelopeOf({ [noisy]: 75 }, 1000));
   const { shares, reads } = sceneOf(envelopes);
-  for (let look = 0; look < 20; look++) {
+  for (let round = 0; round < 20; round++) {
     await shares.refresh(0);
     envelopes.splice(0, 5, ...Array.from({ length: 5 }, () => envelopeOf({ [noisy]: 75 }, 1000)));
   }
@@ -123,7 +123,7 @@ test('an envelope is read once, and one without requests counts for no workspace
     envelopeOf({ [noisy]: 1 }, 1000),
     { ...envelopeOf({ [noisy]: 1 }, 1000), id: 'by-hand', data: { requests: [], objects: [] } },
   ]);
-  for (let look = 0; look < 3; look++) await shares.refresh(0);
+  for (let round = 0; round < 3; round++) await shares.refresh(0);
   expect(reads()).toBe(2);
   expect(shares.partOf(noisy, 0)).toBe(0.5);
   shares.forget(0);

@@ -16,29 +16,36 @@ const words = 'a "quoted" \\ word, \u2028 and \u{1f600}';
 
 /** One object in each form that /users/track can produce. */
 function objects(): AcceptedObject[] {
-  const place = (index: number) => ({ id: newId(), index });
+  const placeOf = (index: number) => ({ id: newId(), index });
   return [
-    { kind: 'attributes', ...place(0), identifier: { external_id: '' }, set: { plan: words, gone: null } },
-    { kind: 'attributes', ...place(1), identifier: { email: 'a@example.com' }, create: false, change: {} },
-    { kind: 'attributes', ...place(74), push_tokens: [{ app_id: 'a', token: 't', device_id: 'd' }] },
-    { kind: 'events', ...place(0), identifier: { external_id: '0' }, name: words, time },
-    { kind: 'events', ...place(2), identifier: { service_id: 'a'.repeat(24) }, name: 'n', time, app_id: '0' },
-    { kind: 'events', ...place(3), identifier: { phone: '+4915' }, create: false, name: 'n', time },
+    { kind: 'attributes', ...placeOf(0), identifier: { external_id: '' }, set: { plan: words, gone: null } },
+    { kind: 'attributes', ...placeOf(1), identifier: { email: 'a@example.com' }, create: false, change: {} },
+    { kind: 'attributes', ...placeOf(74), push_tokens: [{ app_id: 'a', token: 't', device_id: 'd' }] },
+    { kind: 'events', ...placeOf(0), identifier: { external_id: '0' }, name: words, time },
     {
-      ...{ kind: 'events', ...place(4), identifier: { external_id: 'x' }, name: 'n', time, app_id: 'web' },
+      kind: 'events',
+      ...placeOf(2),
+      identifier: { service_id: 'a'.repeat(24) },
+      name: 'n',
+      time,
+      app_id: '0',
+    },
+    { kind: 'events', ...placeOf(3), identifier: { phone: '+4915' }, create: false, name: 'n', time },
+    {
+      ...{ kind: 'events', ...placeOf(4), identifier: { external_id: 'x' }, name: 'n', time, app_id: 'web' },
       ...{ properties: { plan: words, list: [1, { deep: null }] }, create: false },
     },
-    { kind: 'purchases', ...place(0), identifier: { external_id: 'x' }, ...bought },
+    { kind: 'purchases', ...placeOf(0), identifier: { external_id: 'x' }, ...bought },
     {
       ...{
         kind: 'purchases',
-        ...place(1),
+        ...placeOf(1),
         identifier: { user_alias: { alias_name: 'n', alias_label: 'l' } },
       },
       ...{ ...bought, app_id: 'web', properties: { words }, create: false },
     },
-    { kind: 'delete', ...place(0), user: { identifier: { external_id: 'x' } } },
-    { kind: 'email_change', ...place(0), email: 'a@example.com', state: 'opted_in' },
+    { kind: 'delete', ...placeOf(0), user: { identifier: { external_id: 'x' } } },
+    { kind: 'email_change', ...placeOf(0), email: 'a@example.com', state: 'opted_in' },
   ];
 }
 

@@ -31,13 +31,13 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-function ask(path: string, json?: Json, method = 'POST') {
+function call(path: string, json?: Json, method = 'POST') {
   const { key } = fleet.workspace;
   return send(fleet.edges[0]!.port, { method, path, key, json });
 }
 
 const users = async (...external_ids: string[]) =>
-  (await ask('/users/export/ids', { external_ids })).body.users as Record<string, Json>[];
+  (await call('/users/export/ids', { external_ids })).body.users as Record<string, Json>[];
 
 async function shows(id: string, expected: object): Promise<void> {
   const check = async () => {
@@ -52,39 +52,39 @@ test('G1, G3: tracked objects take effect in order on a cluster, over all lanes'
   for (const step of [1, 2, 3]) {
     const attributes = names.map((external_id) => ({ external_id, step, [`step_${step}`]: true }));
     const events = names.map((external_id) => ({ external_id, name: 'seen', time }));
-    expect((await ask('/users/track', { attributes, events })).status).toBe(201);
+    expect((await call('/users/track', { attributes, events })).status).toBe(201);
   }
   for (const name of names)
     await shows(name, {
       custom_attributes: { step: 3, step_1: true, step_2: true, step_3: true },
       custom_events: [expect.objectContaining({ name: 'seen', count: 3 })],
     });
-  const keys = await cluster.ask(await cluster.primaryOf(LANES_KEY), 'KEYS', '{penstock}:lane-*:meta');
+  const keys = await cluster.call(await cluster.primaryOf(LANES_KEY), 'KEYS', '{penstock}:lane-*:meta');
   const lanes = new Set((keys as string[]).map((key) => key.split(':')[1]));
   expect(lanes.size).toBe(4);
 });
 
 test('G3: a merge waits for the lanes of both of its users', async () => {
   const both = ['kept', 'merged'].map((external_id) => ({ external_id, name: 'bought', time }));
-  await ask('/users/track', { events: both });
+  await call('/users/track', { events: both });
   const update = {
     identifier_to_merge: { external_id: 'merged' },
     identifier_to_keep: { external_id: 'kept' },
   };
-  expect((await ask('/users/merge', { merge_updates: [update] })).status).toBe(202);
+  expect((await call('/users/merge', { merge_updates: [update] })).status).toBe(202);
   await shows('kept', { custom_events: [expect.objectContaining({ name: 'bought', count: 2 })] });
   expect(await users('merged')).toEqual([]);
 });
 
 test('a subscription state is set when its answer arrives, and a deleted user is gone', async () => {
   const group = await createGroup(fleet.pool, fleet.workspace.id, 'email');
-  await ask('/users/track', { attributes: [{ external_id: 'ann', email: 'ann@example.com' }] });
+  await call('/users/track', { attributes: [{ external_id: 'ann', email: 'ann@example.com' }] });
   const set = { subscription_group_id: group, subscription_state: 'subscribed', external_id: ['ann'] };
-  expect((await ask('/subscription/status/set', set)).status).toBe(201);
+  expect((await call('/subscription/status/set', set)).status).toBe(201);
   const query = new URLSearchParams({ subscription_group_id: group, external_id: 'ann' });
-  const { body } = await ask(`/subscription/status/get?${query}`, undefined, 'GET');
+  const { body } = await call(`/subscription/status/get?${query}`, undefined, 'GET');
   expect(body.status).toEqual({ ann: 'Subscribed' });
-  expect((await ask('/users/delete', { external_ids: ['ann'] })).status).toBe(201);
+  expect((await call('/users/delete', { external_ids: ['ann'] })).status).toBe(201);
   await waitUntil(async () => (await users('ann')).length === 0, { what: 'the deletion' });
 });
 
@@ -107,7 +107,7 @@ test('a sync that the API requests runs to its end', async () => {
   writeFileSync(path.join(dir, 'one.csv'), `EXTERNAL_ID,PAYLOAD,UPDATED_AT\nsue,"{""level"":7}",${time}\n`);
   const source = { type: 'folder', path: dir, format: 'csv' } as const;
   const id = await createIntegration(fleet.pool, fleet.workspace.id, { source });
-  expect((await ask(`/cdi/integrations/${id}/sync`)).status).toBe(202);
+  expect((await call(`/cdi/integrations/${id}/sync`)).status).toBe(202);
   await shows('sue', { custom_attributes: { level: 7 } });
 });
 
@@ -116,10 +116,10 @@ test('a rate limit is counted in the cluster, each bucket in a slot of its own',
     `insert into rate_limits (workspace_id, bucket, requests, window_seconds) values ($1, 'events.list', 3, 60)`,
     [fleet.workspace.id],
   );
-  const statuses = async () => (await ask('/events/list', undefined, 'GET')).status;
+  const statuses = async () => (await call('/events/list', undefined, 'GET')).status;
   await waitUntil(async () => (await statuses()) === 429, { what: 'the limit' });
   const buckets = await Promise.all(
-    cluster.nodes.slice(0, 3).map((_, index) => cluster.ask(index, 'KEYS', 'penstock:limit:*')),
+    cluster.nodes.slice(0, 3).map((_, index) => cluster.call(index, 'KEYS', 'penstock:limit:*')),
   );
   expect(buckets.flat().length).toBeGreaterThan(1);
 });

@@ -113,19 +113,19 @@ test('G1: a replica that cannot write to its disk fails adds if the server has W
   });
   const primary = new Redis(one.url);
   stops.push(() => primary.disconnect());
-  const [known] = (await primary.call('COMMAND', 'INFO', 'WAITAOF')) as unknown[];
+  const [expected] = (await primary.call('COMMAND', 'INFO', 'WAITAOF')) as unknown[];
   // A replica that has just copied all data first writes a new file.
   const isOnDisk = async () => {
     await primary.incr('probe');
     return ((await primary.call('WAITAOF', 0, 1, 100)) as number[])[1] === 1;
   };
-  if (known) await waitUntil(isOnDisk, { what: 'the disk of the replica' });
+  if (expected) await waitUntil(isOnDisk, { what: 'the disk of the replica' });
   const { producer } = await open({ REDIS_URL: one.url, REDIS_WAIT_REPLICAS: '1' });
   await producer.add(entries());
   const operator = new Redis(follower.url);
   stops.push(() => operator.disconnect());
   await operator.config('SET', 'appendonly', 'no');
-  if (known) {
+  if (expected) {
     await expect(producer.add(entries())).rejects.toBeInstanceOf(QueueUnavailable);
     await operator.config('SET', 'appendonly', 'yes');
     await waitUntil(() => producer.add(entries()).then(() => true), { what: 'the disk of the replica' });
@@ -154,17 +154,17 @@ describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
     await addSome(50);
     const primary = await cluster.primaryOf(LANES_KEY);
     const replica = await cluster.replicaOf(primary);
-    const over = cluster.ask(replica, 'CLUSTER', 'FAILOVER');
+    const over = cluster.call(replica, 'CLUSTER', 'FAILOVER');
     await addSome(50);
     await over;
     await waitUntil(async () => (await cluster.primaryOf(LANES_KEY)) === replica, { what: 'the failover' });
-    await cluster.settled();
+    await cluster.waitUntilStable();
     await addSome(50);
     const stored = await held(connection);
     for (let lane = 0; lane < LANES; lane++) {
       const wanted = acknowledged.map((these) => these[lane]!.id);
-      const known = new Set(wanted);
-      expect(stored[lane]!.filter((id) => known.has(id))).toEqual(wanted);
+      const missing = new Set(wanted);
+      expect(stored[lane]!.filter((id) => missing.has(id))).toEqual(wanted);
     }
   });
 
@@ -197,8 +197,8 @@ describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
       expect((await counted()) - before.counted).toBe(stored[0]!.length - before.stored);
       for (let lane = 0; lane < LANES; lane++) {
         const wanted = acknowledged.map((these) => these[lane]!.id);
-        const known = new Set(wanted);
-        expect(stored[lane]!.filter((id) => known.has(id))).toEqual(wanted);
+        const names = new Set(wanted);
+        expect(stored[lane]!.filter((id) => names.has(id))).toEqual(wanted);
       }
     },
   );

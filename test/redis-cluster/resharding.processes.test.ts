@@ -24,41 +24,44 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-const ask = (shard: number, path: string, json: object) =>
+const request = (shard: number, path: string, json: object) =>
   send(fleet.edges[0]!.port, { method: 'POST', path, key: tenants[shard]!.key, json: json as never });
 
 /** Sends steps to one user of a shard: each step is an event, and the value of an attribute. */
 function createSender(shard: number, user: string) {
-  const told = { accepted: 0, refused: 0, last: 0 };
+  const counts = { accepted: 0, refused: 0, last: 0 };
   return {
-    told,
+    counts,
     async step(): Promise<void> {
-      const number = told.accepted + told.refused + 1;
-      const { status } = await ask(shard, '/users/track', {
+      const number = counts.accepted + counts.refused + 1;
+      const { status } = await request(shard, '/users/track', {
         attributes: [{ external_id: user, step: number }],
         events: [{ external_id: user, name: 'stepped', time }],
       });
-      if (status === 201) Object.assign(told, { accepted: told.accepted + 1, last: number });
-      else if (status === 503) told.refused++;
+      if (status === 201) Object.assign(counts, { accepted: counts.accepted + 1, last: number });
+      else if (status === 503) counts.refused++;
       else throw new Error(`answered with ${status}`);
     },
     /** Expects each accepted step once and in order, and each rejected step once or never. */
     async hasAll(): Promise<void> {
-      let found: { step?: number | undefined; count?: number | undefined } = {};
+      let result: { step?: number | undefined; count?: number | undefined } = {};
       await waitUntil(
         async () => {
-          const { body } = await ask(shard, '/users/export/ids', { external_ids: [user] });
+          const { body } = await request(shard, '/users/export/ids', { external_ids: [user] });
           const [one] = body.users as {
             custom_attributes: { step: number };
             custom_events: { count: number }[];
           }[];
-          found = { step: one?.custom_attributes.step, count: one?.custom_events[0]?.count };
-          return found.step !== undefined && found.step >= told.last && found.count! >= told.accepted;
+          result = { step: one?.custom_attributes.step, count: one?.custom_events[0]?.count };
+          return result.step !== undefined && result.step >= counts.last && result.count! >= counts.accepted;
         },
-        { what: `${told.accepted} steps of ${user}`, explain: async () => JSON.stringify({ told, found }) },
+        {
+          what: `${counts.accepted} steps of ${user}`,
+          explain: async () => JSON.stringify({ counts, found: result }),
+        },
       );
-      expect(found.count).toBeLessThanOrEqual(told.accepted + told.refused);
-      if (told.refused === 0) expect(found).toEqual({ step: told.last, count: told.accepted });
+      expect(result.count).toBeLessThanOrEqual(counts.accepted + counts.refused);
+      if (counts.refused === 0) expect(result).toEqual({ step: counts.last, count: counts.accepted });
     },
   };
 }
@@ -78,15 +81,15 @@ async function sendWhile(work: Promise<unknown>, senders: ReturnType<typeof crea
 const primary = () => cluster.primaryOf(markOf(MOVED));
 
 const keysOf = async (node: number) =>
-  (await cluster.ask(node, 'KEYS', `${prefixOf(MOVED)}:lane-*`)) as string[];
+  (await cluster.call(node, 'KEYS', `${prefixOf(MOVED)}:lane-*`)) as string[];
 
 /** Waits until a slot that has just moved accepts requests again. */
 const acceptsAgain = (sender: ReturnType<typeof createSender>) =>
   waitUntil(
     async () => {
-      const before = sender.told.accepted;
+      const before = sender.counts.accepted;
       await sender.step();
-      return sender.told.accepted > before;
+      return sender.counts.accepted > before;
     },
     { what: 'an acceptance of the shard that has moved' },
   );
@@ -94,14 +97,14 @@ const acceptsAgain = (sender: ReturnType<typeof createSender>) =>
 test('G1, G3: a slot with full lanes moves to another primary without loss, double or reordering', async () => {
   const [moved, other] = [createSender(MOVED, 'held'), createSender(OTHER, 'held')];
   for (let number = 0; number < 30; number++) await Promise.all([moved.step(), other.step()]);
-  expect(moved.told.accepted).toBe(30);
+  expect(moved.counts.accepted).toBe(30);
   const from = await primary();
   expect(await keysOf(from)).not.toEqual([]);
   const to = await cluster.otherPrimary(from);
   await sendWhile(cluster.moveSlot(markOf(MOVED), to), [moved, other]);
   expect(await primary()).toBe(to);
   expect(await keysOf(from)).toEqual([]);
-  expect(other.told.refused).toBe(0);
+  expect(other.counts.refused).toBe(0);
   await acceptsAgain(moved);
   await Promise.all([fleet.startWorker(), fleet.startWorker()]);
   await Promise.all([moved.hasAll(), other.hasAll()]);
@@ -113,7 +116,7 @@ test('the same holds while workers process the lanes', async () => {
     const to = await cluster.otherPrimary(await primary());
     await sendWhile(cluster.moveSlot(markOf(MOVED), to), [moved, other]);
   }
-  expect(other.told.refused).toBe(0);
+  expect(other.counts.refused).toBe(0);
   await acceptsAgain(moved);
   await Promise.all([moved.hasAll(), other.hasAll()]);
 });

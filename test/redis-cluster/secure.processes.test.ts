@@ -70,7 +70,7 @@ async function startNode(port: number): Promise<void> {
 }
 
 /** Sends a command by redis-cli, which trusts the certificate and has the password. */
-const ask = async (port: number, ...words: string[]) => {
+const call = async (port: number, ...words: string[]) => {
   const reach = ['--tls', '--cacert', at('node.crt'), '-h', 'localhost', '-p', String(port)];
   const { stdout } = await promisify(execFile)('redis-cli', [...reach, ...words], {
     env: { ...process.env, REDISCLI_AUTH: PASSWORD },
@@ -87,17 +87,17 @@ beforeAll(async () => {
   for (const port of ports)
     await waitUntil(
       () =>
-        ask(port, 'PING').then(
-          (said) => said.includes('PONG'),
+        call(port, 'PING').then(
+          (output) => output.includes('PONG'),
           () => false,
         ),
       {
         what: `the node on port ${port}`,
       },
     );
-  await ask(ports[0]!, '--cluster', 'create', ...ports.map((port) => `127.0.0.1:${port}`), '--cluster-yes');
+  await call(ports[0]!, '--cluster', 'create', ...ports.map((port) => `127.0.0.1:${port}`), '--cluster-yes');
   for (const port of ports)
-    await waitUntil(async () => (await ask(port, 'CLUSTER', 'INFO')).includes('cluster_state:ok'), {
+    await waitUntil(async () => (await call(port, 'CLUSTER', 'INFO')).includes('cluster_state:ok'), {
       what: 'the cluster',
     });
   const env = {

@@ -30,16 +30,16 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-const ask = (shard: number, path: string, json: object) =>
+const request = (shard: number, path: string, json: object) =>
   send(fleet.edges[0]!.port, { method: 'POST', path, key: tenants[shard]!.key, json: json as never });
 
 const track = async (shard: number, user: string) =>
-  (await ask(shard, '/users/track', { events: [{ external_id: user, name: 'seen', time }] })).status;
+  (await request(shard, '/users/track', { events: [{ external_id: user, name: 'seen', time }] })).status;
 
 const shows = (shard: number, user: string) =>
   waitUntil(
     async () => {
-      const { body } = await ask(shard, '/users/export/ids', { external_ids: [user] });
+      const { body } = await request(shard, '/users/export/ids', { external_ids: [user] });
       return (body.users as object[] | undefined)?.length === 1;
     },
     { what: `${user} in shard ${shard}` },
@@ -71,7 +71,7 @@ test.each(AWAY)('G5: without the primary of shard %i only its own workspaces are
     expect(await track(away, 'refused')).toBe(503);
   } finally {
     await cluster.restart(primary);
-    await cluster.settled();
+    await cluster.waitUntilStable();
   }
   await waitUntil(async () => (await track(away, user)) === 201, { what: 'its return', deadline: 30_000 });
   await shows(away, user);
@@ -86,7 +86,7 @@ test('a workspace moves to another primary, and new processes and doctor check a
   expect(JSON.parse(stdout)).toMatchObject({ from: 1, shard: 2 });
   expect(await track(1, 'moved')).toBe(201);
   await shows(1, 'moved');
-  await cluster.ask(1, 'CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
+  await cluster.call(1, 'CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
   const worker = await fleet.startWorker();
   const warned = worker.log.filter(({ msg }) => /cluster-require-full-coverage/.test(String(msg)));
   expect(warned.map(({ node }) => node)).toEqual([`127.0.0.1:${cluster.nodes[1]!.port}`]);

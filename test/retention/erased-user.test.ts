@@ -47,7 +47,7 @@ test("the archive is free of a deleted user's data after deleted users are erase
 
   expect(await archived()).toContain(marker);
   await at.scene.apply([remove('bob')]);
-  await at.scene.settle();
+  await at.scene.cleanUp();
   await eraseDeleted(withStore(store), { days: 0 });
   const left = await archived();
   expect(left).not.toContain(marker);

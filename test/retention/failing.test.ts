@@ -47,19 +47,19 @@ test('a failed month is logged and retried with a growing delay, and other month
   const store = await inFolder();
   await fill(10);
   await fill(10, { of: other, from: 100 });
-  const [before, told] = [await content(), [] as unknown[]];
+  const [before, errors] = [await content(), [] as unknown[]];
   let puts = 0;
   const put: ObjectStore['put'] = async (key, ...rest) => {
     if (!key.startsWith(`${at.workspaceId}/${at.month}/events-`)) return store.put(key, ...rest);
     puts += 1;
     throw new Error('no room for this one');
   };
-  const log = { info() {}, error: (fields: unknown) => told.push(fields) };
+  const log = { info() {}, error: (fields: unknown) => errors.push(fields) };
   const failing = withStore({ ...store, put }, { heedsBackOff: true, log });
   expect(await runRetention(failing, 'archive')).toMatchObject({ months: 3, failed: 1 });
   expect(await content(other)).toEqual([]);
   expect((await content()).length).toBe(10);
-  expect(told).toEqual([
+  expect(errors).toEqual([
     expect.objectContaining({ workspace_id: at.workspaceId, month: at.month, kind: 'events' }),
   ]);
   expect(await failures()).toEqual([
@@ -99,7 +99,7 @@ test('a damaged file blocks neither the restore of other files nor the erasure f
   await fill(5, { owner: 'bob', from: 100 });
   await runRetention(withStore(store), 'archive');
   await at.scene.apply([remove('bob')]);
-  await at.scene.settle();
+  await at.scene.cleanUp();
   const [damaged] = filesIn(folder, 'events-');
   const bytes = readFileSync(path.join(folder, damaged!));
   writeFileSync(path.join(folder, damaged!), bytes.subarray(0, 200));
@@ -156,20 +156,20 @@ test('an archive that always fails is not tried for each of very many months', a
   const store = await unreachable();
   await fill(3);
   await fill(3, { of: other, from: 50 });
-  let asked = 0;
+  let calls = 0;
   const put: ObjectStore['put'] = (...given) => {
-    asked += 1;
+    calls += 1;
     return store.put(...given);
   };
   expect(await runRetention(withStore({ ...store, put }), 'archive')).toMatchObject({ failed: 3 });
-  expect(asked).toBe(3);
+  expect(calls).toBe(3);
 });
 
 test('months discarded without an archive cause no erasure', async () => {
   await fill(3, { owner: 'dan' });
   await runRetention(withStore(undefined), 'discard');
   await at.scene.apply([remove('dan')]);
-  await at.scene.settle();
+  await at.scene.cleanUp();
   expect(await at.scene.rows('select from archive_erasures')).toEqual([]);
   // A note of an earlier release has no file either.
   await at.pool.query("insert into archive_erasures values ($1, '2020-01-01', '2020-01-01')", [
@@ -230,7 +230,7 @@ test('a late settled delete keeps the time of a later one; settled merged users 
   await at.pool.query("insert into archive_erasures values ($1, '2020-01-01', '2100-01-01')", [
     at.workspaceId,
   ]);
-  await at.scene.settle();
+  await at.scene.cleanUp();
   expect(await at.scene.rows("select latest = '2100-01-01' as stays from archive_erasures")).toEqual([
     { stays: true },
   ]);

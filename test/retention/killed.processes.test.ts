@@ -102,8 +102,8 @@ async function objects(): Promise<[string[], string[]]> {
 async function expectWhole(before: string[]): Promise<void> {
   expect(await runRetention(withStore(store), 'archive')).toMatchObject({ failed: 0 });
   expect(await content()).toEqual([]);
-  const [indexed, found] = await objects();
-  expect(found).toEqual(indexed);
+  const [indexed, result] = await objects();
+  expect(result).toEqual(indexed);
   const [{ rows }] = await at.scene.rows(
     "select sum(rows)::integer as rows from archive_files where state = 'removed'",
   );
@@ -202,13 +202,13 @@ test('an erasure killed while it replaces a file leaves no deleted user in the a
   await fill(5, { owner: 'bob', from: 100 });
   await runRetention(withStore(store), 'archive');
   await at.scene.apply([remove('bob')]);
-  await at.scene.settle();
+  await at.scene.cleanUp();
   await killAt(`update ${inState('replaced')}`, ['erase', '--workspace', at.workspaceId]);
   expect(await at.states()).toContain('archiving');
   expect(await eraseDeleted(withStore(store), { days: 0 })).toMatchObject({ erased: 8, failed: 0 });
-  const [indexed, found] = await objects();
-  expect(found).toEqual(indexed);
-  expect(found).toHaveLength(2);
+  const [indexed, actual] = await objects();
+  expect(actual).toEqual(indexed);
+  expect(actual).toHaveLength(2);
   expect(await restore(store)).toMatchObject({ restored: 23, left_out: 0 });
 });
 
@@ -220,7 +220,10 @@ test('a month of many rows is archived in bounded memory', async () => {
     peak = readPeaks({ retention: pid }).rss_mb_retention!;
   });
   const { code } = await exit;
-  const told = log.map(({ text }) => text).join('');
-  expect({ code, told }).toEqual({ code: 0, told: expect.stringContaining(`"archived": ${rows + 3},`) });
+  const logText = log.map(({ text }) => text).join('');
+  expect({ code, logText }).toEqual({
+    code: 0,
+    logText: expect.stringContaining(`"archived": ${rows + 3},`),
+  });
   expect(peak).toBeLessThan(400);
 });

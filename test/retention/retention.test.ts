@@ -207,7 +207,7 @@ test("a restored month omits deleted users and assigns merged users' rows to the
   await runRetention(withStore(store), 'archive');
   await at.scene.apply([merge('cyd', 'ada'), merge('dan', 'bob')]);
   await at.scene.apply([remove('bob')]);
-  await at.scene.settle();
+  await at.scene.cleanUp();
   expect(await at.scene.rows('select workspace_id from archive_erasures')).toEqual([
     { workspace_id: at.workspaceId },
   ]);

@@ -17,23 +17,23 @@ test('the schedule reports its last complete run and failures, and waits for an 
   const registry = new Registry();
   const metrics = createRetentionMetrics(registry);
   await at.pool.query('delete from retention_runs');
-  const [log, told] = [{ info() {}, error: (...given: unknown[]) => told.push(given) }, [] as unknown[]];
+  const [log, errors] = [{ info() {}, error: (...given: unknown[]) => errors.push(given) }, [] as unknown[]];
   const attempts = new JobAttempts({ pool: at.pool, processId: newId(), log: log as never, registry });
-  const look = (ARCHIVE_URL: string) =>
+  const runSchedule = (ARCHIVE_URL: string) =>
     checkRetention({
       ...{ pool: at.pool, signal: undefined, metrics, log: log as never, attempts },
       config: { ...readConfig({}), RETENTION_MONTHS: 0, ARCHIVE_URL },
     });
   const shown = async () => (await registry.metrics()).match(/^penstock_.* \d+$/gm);
-  await look('');
-  expect(told).toEqual([[expect.anything(), expect.stringContaining('ARCHIVE_URL')]]);
+  await runSchedule('');
+  expect(errors).toEqual([[expect.anything(), expect.stringContaining('ARCHIVE_URL')]]);
   expect(await shown()).toContain('penstock_retention_overdue 2');
   expect(await at.scene.rows('select from retention_runs')).toEqual([]);
-  await look('/dev/null/archive');
+  await runSchedule('/dev/null/archive');
   expect(await shown()).toContain('penstock_retention_failing{task="archive"} 2');
   expect(await shown()).toContain('penstock_retention_failures_total{task="archive"} 2');
   await at.pool.query('update retention_failures set next_at = now()');
-  await look(temporaryFolder());
+  await runSchedule(temporaryFolder());
   expect(await shown()).toContain('penstock_retention_failing{task="archive"} 0');
   expect(await shown()).toContain('penstock_retention_overdue 0');
   expect(await at.scene.rows('select from retention_runs')).toHaveLength(1);

@@ -86,25 +86,25 @@ test('5,000 requests a day per company are shared by its tokens and all methods'
   const second = await createScimToken(scene.pool, other.companyId);
   const remaining = async (answer: Promise<{ headers: Headers }>) =>
     Number((await answer).headers.get('x-ratelimit-remaining'));
-  const first = await other.ask('GET', '/Users');
+  const first = await other.call('GET', '/Users');
   expect(first.headers.get('x-ratelimit-limit')).toBe('5000');
   // One request comes back within 17 seconds, a 5,000th of a day.
   const wait = Number(first.headers.get('x-ratelimit-reset')) - Date.now() / 1000;
   expect(wait).toBeGreaterThan(1);
   expect(wait).toBeLessThan(20);
   const left = await remaining(Promise.resolve(first));
-  expect(await remaining(other.ask('GET', '/Schemas'))).toBe(left - 1);
-  expect(await remaining(other.ask('DELETE', '/Users/nobody'))).toBe(left - 2);
+  expect(await remaining(other.call('GET', '/Schemas'))).toBe(left - 1);
+  expect(await remaining(other.call('DELETE', '/Users/nobody'))).toBe(left - 2);
   expect(await remaining(list(second))).toBe(left - 3);
   const third = await scene.createProvider('unlimited');
-  expect(await remaining(third.ask('GET', '/Users'))).toBe(left);
+  expect(await remaining(third.call('GET', '/Users'))).toBe(left);
 });
 
 test('a limit of a workspace for scim applies to its company', async () => {
   const other = await scene.createProvider('narrow');
   await scene.pool.query("insert into rate_limits values ($1, 'scim', 2, 3600)", [other.workspace.id]);
   const statuses = [];
-  for (let request = 0; request < 3; request++) statuses.push((await other.ask('GET', '/Users')).status);
+  for (let request = 0; request < 3; request++) statuses.push((await other.call('GET', '/Users')).status);
   expect(statuses).toEqual([200, 200, 429]);
 });
 
@@ -130,8 +130,8 @@ test("an API key reads and writes its own workspace's users only", async () => {
 
 test('the log names the company and no account, token or origin', async () => {
   const { id } = await provider.create({ userName: 'secret.person@example.com' });
-  await provider.ask('GET', '/Users?filter=userName%20eq%20%22secret.person@example.com%22');
-  const { headers } = await provider.ask('GET', `/Users/${id}`);
+  await provider.call('GET', '/Users?filter=userName%20eq%20%22secret.person@example.com%22');
+  const { headers } = await provider.call('GET', `/Users/${id}`);
   const requestId = headers.get('x-request-id');
   const edge = scene.fleet.edges[0]!;
   const line = await waitUntil(() => edge.log.find(({ request_id }) => request_id === requestId), {

@@ -30,7 +30,7 @@ const account = {
 };
 
 /** Calls one operation with the company's token. */
-function ask(
+function send(
   operation: DirectOperation,
   { id = '', body = {}, ifMatch = undefined as string | undefined } = {},
 ) {
@@ -46,7 +46,7 @@ function ask(
   );
 }
 
-const told = async (subject: string) =>
+const auditRows = async (subject: string) =>
   (await searchAudit(database.pool, { subject, limit: 50 })).rows.reverse();
 
 const deactivate = {
@@ -55,16 +55,16 @@ const deactivate = {
 };
 
 test('each SCIM change has one audit entry with token and address, without personal data', async () => {
-  const made = await ask(scimUsersCreate(), { body: account });
+  const made = await send(scimUsersCreate(), { body: account });
   const { id } = made.body as { id: string };
-  await expect(ask(scimUsersCreate(), { body: account })).rejects.toThrow();
-  await ask(scimUsersPatch(), { id, body: deactivate });
+  await expect(send(scimUsersCreate(), { body: account })).rejects.toThrow();
+  await send(scimUsersPatch(), { id, body: deactivate });
   // A repetition changes the account no further.
-  await ask(scimUsersPatch(), { id, body: deactivate });
-  await expect(ask(scimUsersDelete(), { id, ifMatch: 'W/"1"' })).rejects.toThrow();
-  await ask(scimUsersDelete(), { id });
-  await expect(ask(scimUsersDelete(), { id })).rejects.toThrow();
-  const entries = await told(id);
+  await send(scimUsersPatch(), { id, body: deactivate });
+  await expect(send(scimUsersDelete(), { id, ifMatch: 'W/"1"' })).rejects.toThrow();
+  await send(scimUsersDelete(), { id });
+  await expect(send(scimUsersDelete(), { id })).rejects.toThrow();
+  const entries = await auditRows(id);
   expect(entries.map(({ action, detail }) => [action, detail])).toEqual([
     ['accounts.create', { active: true }],
     ['accounts.change', { changed: ['active'], active: false }],
@@ -80,9 +80,9 @@ test('each SCIM change has one audit entry with token and address, without perso
 });
 
 test('simultaneous deletes of one account have one audit entry', async () => {
-  const made = await ask(scimUsersCreate(), { body: { ...account, userName: 'grace@example.com' } });
+  const made = await send(scimUsersCreate(), { body: { ...account, userName: 'grace@example.com' } });
   const { id } = made.body as { id: string };
-  const results = await Promise.allSettled(Array.from({ length: 6 }, () => ask(scimUsersDelete(), { id })));
+  const results = await Promise.allSettled(Array.from({ length: 6 }, () => send(scimUsersDelete(), { id })));
   expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
-  expect((await told(id)).map(({ action }) => action)).toEqual(['accounts.create', 'accounts.delete']);
+  expect((await auditRows(id)).map(({ action }) => action)).toEqual(['accounts.create', 'accounts.delete']);
 });

@@ -26,7 +26,7 @@ describe('the body of POST and PUT', () => {
       NAME: { GivenName: 'Ada', familyname: 'L' },
       Permissions: { AppGroup: [set] },
     };
-    const { status, body } = await provider.ask('POST', '/Users', {
+    const { status, body } = await provider.call('POST', '/Users', {
       ...given,
       Department: department!,
     });
@@ -39,10 +39,10 @@ describe('the body of POST and PUT', () => {
         permissions: { appGroup: [{ appGroupPermissionSets: [{ appGroupPermissionSetName: 'Analyst' }] }] },
       },
     });
-    const put = await provider.ask('PUT', `/Users/${body.id}`, { ...given, DEPARTMENT: 'bi' });
+    const put = await provider.call('PUT', `/Users/${body.id}`, { ...given, DEPARTMENT: 'bi' });
     expect(put).toMatchObject({ status: 200, body: { department: 'bi' } });
     const twice = { ...accountOf('shop'), username: 'two@example.com' };
-    expect(await provider.ask('POST', '/Users', twice)).toMatchObject(
+    expect(await provider.call('POST', '/Users', twice)).toMatchObject(
       refusal(400, "'userName' is not valid: it is given twice", 'invalidSyntax'),
     );
   });
@@ -51,7 +51,7 @@ describe('the body of POST and PUT', () => {
     const created = await provider.create({ externalId: null, active: null });
     expect(created.active).toBe(true);
     expect(created).not.toHaveProperty('externalId');
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', { department: null }));
+    const answer = await provider.call('POST', '/Users', accountOf('shop', { department: null }));
     expect(answer).toMatchObject(refusal(400, "'department' is required", 'invalidValue'));
   });
 
@@ -60,17 +60,17 @@ describe('the body of POST and PUT', () => {
     const stored = [{ roleName: 'Boss' }, { roleId: 'r-7', roleName: 'Clerk' }];
     const created = await provider.create({ permissions: { roles, appGroup: [] } });
     expect(created.permissions).toEqual({ companyPermissions: [], roles: stored, appGroup: [] });
-    expect((await provider.ask('GET', `/Users/${created.id}`)).body).toEqual(created);
-    const same = await provider.ask('PUT', `/Users/${created.id}`, created);
+    expect((await provider.call('GET', `/Users/${created.id}`)).body).toEqual(created);
+    const same = await provider.call('PUT', `/Users/${created.id}`, created);
     expect(same.body).toEqual(created);
     const without = { ...created, permissions: { appGroup: [] } };
-    const put = await provider.ask('PUT', `/Users/${created.id}`, without);
+    const put = await provider.call('PUT', `/Users/${created.id}`, without);
     expect(put.body.permissions).not.toHaveProperty('roles');
   });
 
   test('a role without a name and an id, and more than 50 roles, are 400', async () => {
     const refused = (roles: Json) =>
-      provider.ask('POST', '/Users', accountOf('shop', { permissions: { roles, appGroup: [] } }));
+      provider.call('POST', '/Users', accountOf('shop', { permissions: { roles, appGroup: [] } }));
     expect(await refused([{ roleName: 'Boss' }, {}])).toMatchObject(
       refusal(400, "'permissions.roles.1' is not valid: it needs roleName or roleId", 'invalidValue'),
     );
@@ -162,17 +162,17 @@ describe('a hostile PATCH', () => {
         );
     for (const operation of bodies) {
       const json = JSON.parse(`{"schemas":["${PATCH_OP}"],"Operations":[${operation}]}`);
-      const { status } = await provider.ask('PATCH', `/Users/${id}`, json);
+      const { status } = await provider.call('PATCH', `/Users/${id}`, json);
       expect([200, 400]).toContain(status);
     }
-    const { body } = await provider.ask('GET', `/Users/${id}`);
+    const { body } = await provider.call('GET', `/Users/${id}`);
     expect(JSON.stringify(body)).not.toContain('polluted');
     // The service runs in this process, so that a change to the prototype would be visible here too.
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
     expect(Object.keys({}.toString)).toEqual([]);
     // A change to the prototype would show in this object too.
-    expect((await provider.ask('GET', '/ServiceProviderConfig')).body).not.toHaveProperty('polluted');
-    expect(JSON.stringify((await provider.ask('GET', '/Schemas')).body)).not.toContain('polluted');
+    expect((await provider.call('GET', '/ServiceProviderConfig')).body).not.toHaveProperty('polluted');
+    expect(JSON.stringify((await provider.call('GET', '/Schemas')).body)).not.toContain('polluted');
   });
 
   test('a list longer than an account may have is 400 before any comparison, with path and rule', async () => {

@@ -37,15 +37,15 @@ afterAll(() => scene.stop());
 async function stallOf<T>(work: () => Promise<T>): Promise<{ stall: number; result: T }> {
   let last = threadTime();
   let stall = 0;
-  const look = () => {
+  const measure = () => {
     const now = threadTime();
     stall = Math.max(stall, now - last);
     last = now;
   };
-  const timer = setInterval(look, 1);
+  const timer = setInterval(measure, 1);
   try {
     const result = await work();
-    look();
+    measure();
     return { stall, result };
   } finally {
     clearInterval(timer);
@@ -237,7 +237,7 @@ test('a page of accounts ends at its size limit, and the next page continues wit
   let pages = 0;
   for (let cursor: string | undefined = ''; cursor !== undefined; pages++) {
     const query: string = `/Users?count=200&cursor=${cursor}&${'attributes=permissions.appGroup.team,'.padEnd(6000, 'userName,')}`;
-    const { stall, result } = await stallOf(() => other.ask('GET', query));
+    const { stall, result } = await stallOf(() => other.call('GET', query));
     expect({ status: result.status, total: result.body.totalResults }).toEqual({ status: 200, total: 200 });
     expect(stall).toBeLessThan(MAX_STALL_MS);
     seen.push(...result.body.Resources.map(({ userName }: { userName: string }) => userName));
@@ -246,7 +246,7 @@ test('a page of accounts ends at its size limit, and the next page continues wit
   expect(seen).toEqual(Array.from({ length: 200 }, (_, at) => `${at + 1}@example.com`));
   expect(pages).toBeGreaterThan(20);
   // Paging by index continues after the last account of this page.
-  const first = (await other.ask('GET', '/Users?count=200')).body;
+  const first = (await other.call('GET', '/Users?count=200')).body;
   expect(first.itemsPerPage).toBe(first.Resources.length);
   expect(first.itemsPerPage).toBeLessThan(20);
 });

@@ -64,7 +64,7 @@ test.skipIf(noTriggers)(
     create trigger take_a_while before insert on accounts for each row execute function take_a_while()`);
     try {
       const answers = await Promise.all(
-        Array.from({ length: 100 }, () => scene.provider.ask('POST', '/Users', accountOf('shop'))),
+        Array.from({ length: 100 }, () => scene.provider.call('POST', '/Users', accountOf('shop'))),
       );
       expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([201]));
     } finally {
@@ -80,7 +80,8 @@ describe('while Postgres is busy', () => {
     await provider.create({ userName: 'ada@example.com' });
   });
 
-  const list = (query: Record<string, string>) => provider.ask('GET', `/Users?${new URLSearchParams(query)}`);
+  const list = (query: Record<string, string>) =>
+    provider.call('GET', `/Users?${new URLSearchParams(query)}`);
 
   const noViews = isAboutOnePostgres(
     'a Citus renames no table within a script, and puts no view in its place',
@@ -132,14 +133,14 @@ describe('while Postgres is busy', () => {
     const [one, two] = [await provider.create(), await provider.create()];
     const given = accountOf('shop', { userName: 'late@example.com' });
     const tx = await scene.pool.connect();
-    let answers: Awaited<ReturnType<Provider['ask']>>[];
+    let answers: Awaited<ReturnType<Provider['call']>>[];
     try {
       // Reads are possible during the lock.
       await tx.query('begin; lock table accounts in exclusive mode');
       answers = await Promise.all([
-        provider.ask('POST', '/Users', given),
+        provider.call('POST', '/Users', given),
         provider.patch(one.id, [{ op: 'replace', path: 'active', value: false }]),
-        provider.ask('DELETE', `/Users/${two.id}`),
+        provider.call('DELETE', `/Users/${two.id}`),
       ]);
     } finally {
       await tx.query('rollback');
@@ -159,8 +160,8 @@ describe('while Postgres is busy', () => {
       },
       { what: 'no statement on accounts' },
     );
-    expect((await provider.ask('GET', `/Users/${one.id}`)).body).toEqual(one);
-    expect((await provider.ask('GET', `/Users/${two.id}`)).body).toEqual(two);
-    expect((await provider.ask('POST', '/Users', given)).status).toBe(201);
+    expect((await provider.call('GET', `/Users/${one.id}`)).body).toEqual(one);
+    expect((await provider.call('GET', `/Users/${two.id}`)).body).toEqual(two);
+    expect((await provider.call('POST', '/Users', given)).status).toBe(201);
   });
 });

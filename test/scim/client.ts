@@ -21,7 +21,7 @@ interface Listed {
  * /ResourceTypes, follows Location, sends versions as If-Match and pages by startIndex.
  */
 export async function discoverClient(root: string, headers: Record<string, string>) {
-  async function ask(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, body?: object, own = {}) {
+  async function send(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, body?: object, own = {}) {
     const answer = await request(url, {
       method,
       headers: {
@@ -37,21 +37,21 @@ export async function discoverClient(root: string, headers: Record<string, strin
     return { headers: answer.headers, body: text === '' ? undefined : JSON.parse(text) };
   }
 
-  const types = (await ask('GET', `${root}/ResourceTypes`)).body.Resources as Record<string, string>[];
+  const types = (await send('GET', `${root}/ResourceTypes`)).body.Resources as Record<string, string>[];
   const { endpoint, schema } = types.find(({ name }) => name === 'User')!;
-  const { filter } = (await ask('GET', `${root}/ServiceProviderConfig`)).body;
+  const { filter } = (await send('GET', `${root}/ServiceProviderConfig`)).body;
   const users = `${root}${endpoint}`;
 
   return {
     async create(attributes: object): Promise<Resource> {
-      const made = await ask('POST', users, { schemas: [schema], ...attributes });
-      return (await ask('GET', String(made.headers.location))).body;
+      const made = await send('POST', users, { schemas: [schema], ...attributes });
+      return (await send('GET', String(made.headers.location))).body;
     },
 
     async patch({ meta }: Resource, Operations: object[]): Promise<Resource> {
       const schemas = ['urn:ietf:params:scim:api:messages:2.0:PatchOp'];
       const ifMatch = { 'if-match': meta.version };
-      return (await ask('PATCH', meta.location, { schemas, Operations }, ifMatch)).body;
+      return (await send('PATCH', meta.location, { schemas, Operations }, ifMatch)).body;
     },
 
     /** Lists every user, page by page. */
@@ -61,7 +61,7 @@ export async function discoverClient(root: string, headers: Record<string, strin
           startIndex: String(startIndex),
           count: String(Math.min(count, filter.maxResults)),
         });
-        const page = (await ask('GET', `${users}?${query}`)).body as Listed;
+        const page = (await send('GET', `${users}?${query}`)).body as Listed;
         yield page.Resources;
         startIndex += page.itemsPerPage;
         if (startIndex > page.totalResults) return;
@@ -69,7 +69,7 @@ export async function discoverClient(root: string, headers: Record<string, strin
     },
 
     async remove({ meta }: Resource): Promise<void> {
-      await ask('DELETE', meta.location, undefined, { 'if-match': meta.version });
+      await send('DELETE', meta.location, undefined, { 'if-match': meta.version });
     },
   };
 }

@@ -28,7 +28,7 @@ describe("the requests of Okta's specification test for SCIM 2.0", () => {
     accept: 'application/scim+json',
     'user-agent': 'OKTA SCIM Integration',
   };
-  const ask = (path: string) => provider.ask('GET', path, undefined, headers);
+  const request = (path: string) => provider.call('GET', path, undefined, headers);
   const userName = 'Runscope.300.abc@atko.com';
   const given = {
     schemas: [USER],
@@ -42,7 +42,7 @@ describe("the requests of Okta's specification test for SCIM 2.0", () => {
 
   test('succeed in order: list, read, search, create, create again, search in another case', async () => {
     await provider.create();
-    const { status, body } = await ask('/Users?count=1&startIndex=1');
+    const { status, body } = await request('/Users?count=1&startIndex=1');
     expect({ status, body }).toMatchObject({
       status: 200,
       body: {
@@ -62,33 +62,33 @@ describe("the requests of Okta's specification test for SCIM 2.0", () => {
       },
     });
     const [first] = body.Resources;
-    expect(await ask(`/Users/${first.id}`)).toMatchObject({ status: 200, body: first });
+    expect(await request(`/Users/${first.id}`)).toMatchObject({ status: 200, body: first });
     for (const nobody of ['abcdefgh@atko.com', userName])
-      expect(await ask(`/Users?filter=userName%20eq%20%22${nobody}%22`)).toMatchObject({
+      expect(await request(`/Users?filter=userName%20eq%20%22${nobody}%22`)).toMatchObject({
         status: 200,
         body: { schemas: [LIST], totalResults: 0 },
       });
-    expect(await ask('/Users/010101001010101011001010101011')).toMatchObject(
+    expect(await request('/Users/010101001010101011001010101011')).toMatchObject(
       refusal(404, expect.stringMatching(/./)),
     );
 
-    const created = await provider.ask('POST', '/Users', { ...given, ...mapped }, asJson);
+    const created = await provider.call('POST', '/Users', { ...given, ...mapped }, asJson);
     expect(created).toMatchObject({
       status: 201,
       body: { schemas: [USER], userName, active: true, name: given.name, emails: given.emails },
     });
-    expect(await ask(`/Users/${created.body.id}`)).toMatchObject({
+    expect(await request(`/Users/${created.body.id}`)).toMatchObject({
       status: 200,
       body: { userName, name: given.name },
     });
-    expect(await provider.ask('POST', '/Users', { ...given, ...mapped }, asJson)).toMatchObject({
+    expect(await provider.call('POST', '/Users', { ...given, ...mapped }, asJson)).toMatchObject({
       status: 409,
     });
-    expect(await ask(`/Users?filter=userName%20eq%20%22${userName.toUpperCase()}%22`)).toMatchObject({
+    expect(await request(`/Users?filter=userName%20eq%20%22${userName.toUpperCase()}%22`)).toMatchObject({
       status: 200,
       body: { totalResults: 1 },
     });
-    expect(await ask('/Users/00919288221112222')).toMatchObject(refusal(404, expect.stringMatching(/./)));
+    expect(await request('/Users/00919288221112222')).toMatchObject(refusal(404, expect.stringMatching(/./)));
     const stranger = await send(scene.port, {
       method: 'GET',
       path: '/scim/v2/Users',
@@ -102,10 +102,10 @@ describe("the requests of Okta's specification test for SCIM 2.0", () => {
 
   test('a create that lacks several members gets one 400 that names all of them', async () => {
     const missing = "'department' and 'permissions' are required";
-    const answer = await provider.ask('POST', '/Users', given, asJson);
+    const answer = await provider.call('POST', '/Users', given, asJson);
     expect(answer).toMatchObject(refusal(400, missing, 'invalidValue'));
     const half = { ...given, name: {}, permissions: {} };
-    expect(await provider.ask('POST', '/Users', half, asJson)).toMatchObject(
+    expect(await provider.call('POST', '/Users', half, asJson)).toMatchObject(
       refusal(
         400,
         "'department', 'name.givenName', 'name.familyName' and 'permissions.appGroup' are required",
@@ -115,14 +115,19 @@ describe("the requests of Okta's specification test for SCIM 2.0", () => {
   });
 
   test('an update by PUT and a deactivation by a PATCH without a path', async () => {
-    const { body: created } = await provider.ask(
+    const { body: created } = await provider.call(
       'POST',
       '/Users',
       { ...given, ...mapped, userName: 'put@atko.com', externalId: '00u1' },
       asJson,
     );
     const emails = [{ primary: true, value: 'other@atko.com', type: 'work' }];
-    const put = await provider.ask('PUT', `/Users/${created.id}`, { ...created, emails, groups: [] }, asJson);
+    const put = await provider.call(
+      'PUT',
+      `/Users/${created.id}`,
+      { ...created, emails, groups: [] },
+      asJson,
+    );
     expect(put).toMatchObject({ status: 200, body: { externalId: '00u1', emails } });
     const patched = await provider.patch(created.id, [{ op: 'replace', value: { active: false } }], asJson);
     expect(patched).toMatchObject({ status: 200, body: { active: false, emails } });
@@ -153,7 +158,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
   };
   const create = async () => {
     const given = person();
-    const answer = await provider.ask('POST', '/Users', given);
+    const answer = await provider.call('POST', '/Users', given);
     expect(answer).toMatchObject({
       status: 201,
       body: { emails: given.emails, externalId: given.externalId },
@@ -161,8 +166,8 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     expect(answer.body).not.toHaveProperty('title');
     return { given, id: answer.body.id as string };
   };
-  const found = async (filter: string) => {
-    const { status, body } = await provider.ask('GET', `/Users?${new URLSearchParams({ filter })}`);
+  const list = async (filter: string) => {
+    const { status, body } = await provider.call('GET', `/Users?${new URLSearchParams({ filter })}`);
     expect({ filter, status }).toEqual({ filter, status: 200 });
     return body.Resources.map((one: { id: string }) => one.id);
   };
@@ -177,11 +182,11 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
       `emails[type eq "work"].value eq "${given.emails[0]!.value}"`,
       `emails[type eq "work"].value eq ${given.emails[0]!.value}`,
     ];
-    for (const filter of filters) expect(await found(filter)).toEqual([id]);
+    for (const filter of filters) expect(await list(filter)).toEqual([id]);
     await provider.patch(id, [{ op: 'Replace', path: 'active', value: 'False' }]);
-    for (const filter of filters) expect(await found(filter)).toEqual([id]);
+    for (const filter of filters) expect(await list(filter)).toEqual([id]);
     const query = `/Users?filter=${encodeURIComponent(filters[0]!)}&excludedAttributes=members`;
-    expect((await provider.ask('GET', query)).body.Resources).toMatchObject([{ id, active: false }]);
+    expect((await provider.call('GET', query)).body.Resources).toMatchObject([{ id, active: false }]);
   });
 
   test('a PATCH of many attributes changes the stored ones and ignores the others', async () => {
@@ -231,14 +236,14 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
         ],
       },
     });
-    expect((await provider.ask('GET', `/Users/${id}`)).body).toEqual(body);
+    expect((await provider.call('GET', `/Users/${id}`)).body).toEqual(body);
     // Type and address in one condition apply to the same address.
     const work = (address: string) => `emails[type eq "work"].value eq "${address}@mail.contoso.com"`;
-    expect([await found(work('new')), await found(work('other'))]).toEqual([[id], []]);
+    expect([await list(work('new')), await list(work('other'))]).toEqual([[id], []]);
     expect((await provider.patch(id, [{ op: 'Replace', path: 'active', value: 'True' }])).body.active).toBe(
       true,
     );
-    expect((await provider.ask('DELETE', `/Users/${id}`)).status).toBe(204);
+    expect((await provider.call('DELETE', `/Users/${id}`)).status).toBe(204);
   });
 
   test('a PATCH value without a path may name values of a list by a filter', async () => {
@@ -258,10 +263,10 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
 
   test('a guest of Entra is created, found and changed by a userName with #EXT#', async () => {
     const userName = 'guest_example.com#EXT#@contoso.onmicrosoft.com';
-    const created = await provider.ask('POST', '/Users', { ...person(), userName });
+    const created = await provider.call('POST', '/Users', { ...person(), userName });
     expect(created).toMatchObject({ status: 201, body: { userName } });
     for (const filter of [`userName eq "${userName}"`, `userName eq ${userName.toLowerCase()}`])
-      expect(await found(filter)).toEqual([created.body.id]);
+      expect(await list(filter)).toEqual([created.body.id]);
     const operations: Json[] = [
       { op: 'Replace', path: 'userName', value: userName },
       { op: 'Replace', path: 'active', value: 'False' },
@@ -275,11 +280,11 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
   test('displayName is stored, returned, found by a filter, and removed by a PUT without it', async () => {
     const { given, id } = await create();
     await provider.patch(id, [{ op: 'Replace', path: 'displayName', value: 'Adèle Vance' }]);
-    expect((await provider.ask('GET', `/Users/${id}`)).body).toMatchObject({ displayName: 'Adèle Vance' });
-    expect(await found('displayName eq "adèle vance"')).toEqual([id]);
-    expect(await found('displayName sw "Adèle"')).toEqual([id]);
+    expect((await provider.call('GET', `/Users/${id}`)).body).toMatchObject({ displayName: 'Adèle Vance' });
+    expect(await list('displayName eq "adèle vance"')).toEqual([id]);
+    expect(await list('displayName sw "Adèle"')).toEqual([id]);
     const { displayName: _, ...rest } = given;
-    const put = await provider.ask('PUT', `/Users/${id}`, rest);
+    const put = await provider.call('PUT', `/Users/${id}`, rest);
     expect(put.status).toBe(200);
     expect(put.body).not.toHaveProperty('displayName');
   });
@@ -292,10 +297,10 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     ] as const) {
       const given = { ...person(), active: text, emails: [{ ...address!, primary: text }] };
       const whole = { active: truth, emails: [{ primary: truth }] };
-      const created = await provider.ask('POST', '/Users', given);
+      const created = await provider.call('POST', '/Users', given);
       expect(created).toMatchObject({ status: 201, body: whole });
       const turned = { ...given, active: truth ? 'False' : 'True' };
-      const put = await provider.ask('PUT', `/Users/${created.body.id}`, turned);
+      const put = await provider.call('PUT', `/Users/${created.body.id}`, turned);
       expect(put).toMatchObject({ status: 200, body: { ...whole, active: !truth } });
     }
   });
@@ -326,7 +331,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
   });
 
   test('groups are not supported: /Groups is 404, members of a user are 400', async () => {
-    expect(await provider.ask('GET', '/Groups?excludedAttributes=members')).toMatchObject({ status: 404 });
+    expect(await provider.call('GET', '/Groups?excludedAttributes=members')).toMatchObject({ status: 404 });
     const { id } = await create();
     expect(await provider.patch(id, [{ op: 'Add', path: 'members', value: [{ value: 'x' }] }])).toMatchObject(
       {
@@ -346,7 +351,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
       "'emails.0.primary' is not valid: it must be true or false",
     ],
   ])('invalid addresses are 400: %s', async (_, emails, detail) => {
-    const answer = await provider.ask('POST', '/Users', { ...person(), emails });
+    const answer = await provider.call('POST', '/Users', { ...person(), emails });
     expect(answer).toMatchObject(refusal(400, expect.stringContaining(detail), 'invalidValue'));
   });
 });

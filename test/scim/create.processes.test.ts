@@ -31,7 +31,7 @@ const inGroup = (group: Record<string, Json>) => ({ permissions: { appGroup: [gr
 describe('POST /scim/v2/Users', () => {
   test('RFC 7644 §3.3: 201 with the whole account, Location, ETag, in application/scim+json', async () => {
     const given = accountOf('shop', { userName: 'Grace.Hopper@Example.com', externalId: 'hr-7' });
-    const { status, headers, body } = await provider.ask('POST', '/Users', given);
+    const { status, headers, body } = await provider.call('POST', '/Users', given);
     expect(status).toBe(201);
     const location = `http://127.0.0.1:${scene.port}/scim/v2/Users/${body.id}`;
     expect(body).toEqual({
@@ -71,7 +71,7 @@ describe('POST /scim/v2/Users', () => {
   test('an email address of a private network is accepted', async () => {
     const { userName } = await provider.create({ userName: 'Ada@corp.internal' });
     expect(userName).toBe('Ada@corp.internal');
-    const { status } = await provider.ask(
+    const { status } = await provider.call(
       'POST',
       '/Users',
       accountOf('shop', { userName: 'ada@CORP.internal' }),
@@ -81,7 +81,7 @@ describe('POST /scim/v2/Users', () => {
 
   test('RFC 7644 §3.8: a media type other than JSON gets 415 with the supported types', async () => {
     const type = { 'content-type': 'application/xml' };
-    expect(await provider.ask('POST', '/Users', accountOf('shop'), type)).toMatchObject(
+    expect(await provider.call('POST', '/Users', accountOf('shop'), type)).toMatchObject(
       refusal(
         415,
         "Unsupported Media Type: Content-Type is 'application/xml'. Supported: application/json, application/scim+json",
@@ -91,13 +91,13 @@ describe('POST /scim/v2/Users', () => {
 
   test('RFC 7644 §3.1: application/json is accepted as well', async () => {
     const type = { 'content-type': 'application/json' };
-    expect((await provider.ask('POST', '/Users', accountOf('shop'), type)).status).toBe(201);
+    expect((await provider.call('POST', '/Users', accountOf('shop'), type)).status).toBe(201);
   });
 
   test('RFC 7644 §3.3: an email address in use is 409, in any case of its letters', async () => {
     await provider.create({ userName: 'taken@example.com' });
     for (const userName of ['taken@example.com', 'TAKEN@Example.COM']) {
-      expect(await provider.ask('POST', '/Users', accountOf('shop', { userName }))).toMatchObject(
+      expect(await provider.call('POST', '/Users', accountOf('shop', { userName }))).toMatchObject(
         refusal(409, 'User already exists in the database.', 'uniqueness'),
       );
     }
@@ -106,7 +106,7 @@ describe('POST /scim/v2/Users', () => {
   test('one of two simultaneous creates of an email address is 201, the other 409', async () => {
     for (let round = 0; round < 20; round++) {
       const given = accountOf('shop');
-      const answers = await Promise.all([1, 2].map(() => provider.ask('POST', '/Users', given)));
+      const answers = await Promise.all([1, 2].map(() => provider.call('POST', '/Users', given)));
       expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
     }
   });
@@ -115,7 +115,7 @@ describe('POST /scim/v2/Users', () => {
     '%s is required',
     async (member) => {
       const { [member]: _, ...rest } = accountOf('shop');
-      expect(await provider.ask('POST', '/Users', rest)).toMatchObject(
+      expect(await provider.call('POST', '/Users', rest)).toMatchObject(
         refusal(400, `'${member}' is required`, 'invalidValue'),
       );
     },
@@ -138,14 +138,14 @@ describe('POST /scim/v2/Users', () => {
     ],
     ['permissions without workspaces', { permissions: {} }, "'permissions.appGroup' is required"],
   ])('RFC 7644 §3.12: %s is 400, with the field and its rule', async (_, change, detail) => {
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', change));
+    const answer = await provider.call('POST', '/Users', accountOf('shop', change));
     expect(answer).toMatchObject(refusal(400, expect.stringContaining(detail), 'invalidValue'));
   });
 
   test('every department of the list is accepted; another is 400 and named', async () => {
     for (const department of departments)
       expect((await provider.create({ department })).department).toBe(department);
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', { department: 'sales' }));
+    const answer = await provider.call('POST', '/Users', accountOf('shop', { department: 'sales' }));
     expect(answer).toMatchObject(
       refusal(
         400,
@@ -191,7 +191,7 @@ describe('POST /scim/v2/Users', () => {
       "'permissions.appGroup.0.appGroupPermissionSets.0' is not valid: no permission set has the name 'Boss'",
     ],
   ])('an unknown %s is 400 and named', async (_, change, detail) => {
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', change));
+    const answer = await provider.call('POST', '/Users', accountOf('shop', change));
     expect(answer).toMatchObject(refusal(400, expect.stringContaining(detail), 'invalidValue'));
   });
 
@@ -211,13 +211,13 @@ describe('POST /scim/v2/Users', () => {
       'it needs appGroupName or appGroupId',
     ],
   ])('%s is 400', async (_, group, detail) => {
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', inGroup(group)));
+    const answer = await provider.call('POST', '/Users', accountOf('shop', inGroup(group)));
     expect(answer).toMatchObject(refusal(400, expect.stringContaining(detail)));
   });
 
   test('a workspace that is named twice is 400', async () => {
     const appGroup = [{ appGroupName: 'shop' }, { appGroupId: provider.workspace.id }];
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', { permissions: { appGroup } }));
+    const answer = await provider.call('POST', '/Users', accountOf('shop', { permissions: { appGroup } }));
     expect(answer).toMatchObject(
       refusal(400, expect.stringContaining("the workspace 'shop' is named twice")),
     );
@@ -260,7 +260,7 @@ test("another company's workspaces, teams and permission sets are unknown, by na
     { appGroupName: 'library', team: [{ teamId, teamPermissions: [] }] },
     { appGroupName: 'library', appGroupPermissionSets: [{ appGroupPermissionSetId: setId }] },
   ]) {
-    const answer = await other.ask('POST', '/Users', accountOf('library', inGroup(group as never)));
+    const answer = await other.call('POST', '/Users', accountOf('library', inGroup(group as never)));
     expect(answer).toMatchObject(
       refusal(400, expect.stringMatching(/no (workspace|team|permission set) has the/)),
     );

@@ -34,7 +34,7 @@ const at = (path: string) => `http://127.0.0.1:${scene.port}/scim/v2${path}`;
 
 describe('RFC 7644 §4: discovery', () => {
   test('RFC 7643 §5: /ServiceProviderConfig lists the supported parts of SCIM', async () => {
-    const { status, body } = await provider.ask('GET', '/ServiceProviderConfig');
+    const { status, body } = await provider.call('GET', '/ServiceProviderConfig');
     expect(status).toBe(200);
     expect(body).toMatchObject({
       schemas: ['urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig'],
@@ -50,19 +50,19 @@ describe('RFC 7644 §4: discovery', () => {
   });
 
   test('RFC 7643 §6: /ResourceTypes lists User, and has it under its id', async () => {
-    const { body } = await provider.ask('GET', '/ResourceTypes');
+    const { body } = await provider.call('GET', '/ResourceTypes');
     expect(body).toMatchObject({
       totalResults: 1,
       Resources: [{ id: 'User', endpoint: '/Users', schema: USER }],
     });
-    const one = await provider.ask('GET', '/ResourceTypes/User');
+    const one = await provider.call('GET', '/ResourceTypes/User');
     expect(one.body).toEqual(body.Resources[0]);
     expect(one.body.meta.location).toBe(at('/ResourceTypes/User'));
-    expect(await provider.ask('GET', '/ResourceTypes/Group')).toMatchObject({ status: 404 });
+    expect(await provider.call('GET', '/ResourceTypes/Group')).toMatchObject({ status: 404 });
   });
 
   test('RFC 7643 §7: /Schemas describes every attribute of an account, ours among them', async () => {
-    const { body } = await provider.ask('GET', '/Schemas');
+    const { body } = await provider.call('GET', '/Schemas');
     const [schema] = body.Resources;
     expect(schema.id).toBe(USER);
     const names = schema.attributes.map(({ name }: { name: string }) => name);
@@ -93,8 +93,8 @@ describe('RFC 7644 §4: discovery', () => {
         uniqueness: expect.any(String),
       });
     expect(schema.attributes[0]).toMatchObject({ mutability: 'immutable', uniqueness: 'server' });
-    expect((await provider.ask('GET', `/Schemas/${USER}`)).body).toEqual(schema);
-    expect(await provider.ask('GET', '/Schemas/urn:none')).toMatchObject({ status: 404 });
+    expect((await provider.call('GET', `/Schemas/${USER}`)).body).toEqual(schema);
+    expect(await provider.call('GET', '/Schemas/urn:none')).toMatchObject({ status: 404 });
   });
 
   /** Attributes of a document of /Schemas, each with its path and its depth. */
@@ -108,7 +108,7 @@ describe('RFC 7644 §4: discovery', () => {
     });
   }
 
-  const described = async () => flat((await provider.ask('GET', `/Schemas/${USER}`)).body.attributes);
+  const described = async () => flat((await provider.call('GET', `/Schemas/${USER}`)).body.attributes);
 
   test('RFC 7643 §2.3.8: complex attributes of /Schemas nest no deeper than two levels', async () => {
     for (const { path, depth, type, subAttributes } of await described()) {
@@ -143,7 +143,7 @@ describe('RFC 7644 §4: discovery', () => {
     for (const { path, required } of await described()) {
       const body = structuredClone({ ...whole, userName: `${path.toLowerCase()}@example.com` });
       without(body, path.split('.'));
-      const answer = await provider.ask('POST', '/Users', body);
+      const answer = await provider.call('POST', '/Users', body);
       expect({ path, status: answer.status }).toEqual({ path, status: required ? 400 : 201 });
       if (required) expect(answer).toMatchObject(refusal(400, `'${path}' is required`, 'invalidValue'));
     }
@@ -177,7 +177,9 @@ describe('RFC 7644 §4: discovery', () => {
 
   test('a filter on a discovery endpoint is 403', async () => {
     for (const path of ['/ServiceProviderConfig', '/ResourceTypes', '/Schemas'])
-      expect(await provider.ask('GET', `${path}?filter=id%20eq%20%22User%22`)).toMatchObject({ status: 403 });
+      expect(await provider.call('GET', `${path}?filter=id%20eq%20%22User%22`)).toMatchObject({
+        status: 403,
+      });
   });
 });
 

@@ -44,11 +44,11 @@ describe('RFC 7644 §3.4.2.4: pages', () => {
     const other = await scene.createProvider('cursors');
     const made: string[] = [];
     for (let one = 0; one < 6; one++) made.push((await other.create()).id);
-    const page = async (cursor: string) => (await other.ask('GET', `/Users?count=2&cursor=${cursor}`)).body;
+    const page = async (cursor: string) => (await other.call('GET', `/Users?count=2&cursor=${cursor}`)).body;
     const first = await page('');
     expect(first.Resources.map(({ id }: Listed) => id)).toEqual(made.slice(0, 2));
-    await other.ask('DELETE', `/Users/${made[0]}`);
-    await other.ask('DELETE', `/Users/${made[1]}`);
+    await other.call('DELETE', `/Users/${made[0]}`);
+    await other.call('DELETE', `/Users/${made[1]}`);
     const second = await page(first.nextCursor);
     expect(second.Resources.map(({ id }: Listed) => id)).toEqual(made.slice(2, 4));
     const late = (await other.create()).id;
@@ -57,11 +57,11 @@ describe('RFC 7644 §3.4.2.4: pages', () => {
     const last = await page(third.nextCursor);
     expect(last.Resources.map(({ id }: Listed) => id)).toEqual([late]);
     expect(last).not.toHaveProperty('nextCursor');
-    expect(await other.ask('GET', '/Users?cursor=x')).toMatchObject({
+    expect(await other.call('GET', '/Users?cursor=x')).toMatchObject({
       status: 400,
       body: { scimType: 'invalidCursor' },
     });
-    expect((await other.ask('GET', '/Users?cursor=&startIndex=1')).status).toBe(400);
+    expect((await other.call('GET', '/Users?cursor=&startIndex=1')).status).toBe(400);
   });
 });
 
@@ -78,7 +78,7 @@ describe('RFC 7644 §3.9: attributes and excludedAttributes', () => {
   test('attributes within lists of objects', async () => {
     const urn = 'urn:ietf:params:scim:schemas:core:2.0:User';
     const path = `${urn}:permissions.appGroup.appGroupName`;
-    const { body } = await scene.provider.ask('GET', `/Users/${scene.ids[0]}?attributes=${path}`);
+    const { body } = await scene.provider.call('GET', `/Users/${scene.ids[0]}?attributes=${path}`);
     expect(body).toEqual({
       schemas: [urn],
       id: scene.ids[0],

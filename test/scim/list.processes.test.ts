@@ -64,8 +64,8 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     ['active eq false', []],
     ['id eq "nobody"', []],
     ['externalId eq "x"', []],
-  ])('%s', async (filter, found) => {
-    expect(await find(filter)).toEqual(found);
+  ])('%s', async (filter, result) => {
+    expect(await find(filter)).toEqual(result);
   });
 
   test('id eq, id sw and id co find by the id', async () => {
@@ -91,17 +91,17 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     ['emails[primary eq "True"].value co "race"', ['grace']],
     ['emails[type eq "home"].value eq "grace@example.com"', []],
     ['emails[type eq "work"].value eq grace@example.com or userName eq ada@example.com', ['ada', 'grace']],
-  ])('as providers write it, without quotes or by an address: %s', async (filter, found) => {
-    expect(await find(filter)).toEqual(found);
+  ])('as providers write it, without quotes or by an address: %s', async (filter, actual) => {
+    expect(await find(filter)).toEqual(actual);
   });
 
   test('an id of the provider is found without quotes, also with leading zeros', async () => {
     const other = await scene.createProvider('scene.ids');
     const { id } = await other.create({ externalId: '00701984' });
-    const ask = async (filter: string) =>
-      (await other.ask('GET', `/Users?${new URLSearchParams({ filter })}`)).body.Resources;
-    expect(await ask('externalId eq 00701984')).toMatchObject([{ id }]);
-    expect(await ask('externalId eq 701984')).toEqual([]);
+    const send = async (filter: string) =>
+      (await other.call('GET', `/Users?${new URLSearchParams({ filter })}`)).body.Resources;
+    expect(await send('externalId eq 00701984')).toMatchObject([{ id }]);
+    expect(await send('externalId eq 701984')).toEqual([]);
   });
 
   test('an address with an unescaped + is found, with and without quotes', async () => {
@@ -116,7 +116,7 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
       `emails[type%20eq%20%22work%22].value%20eq%20%22${userName}%22`,
       `userName%20eq%20%22${encodeURIComponent(userName)}%22`,
     ]) {
-      const { body } = await other.ask('GET', `/Users?filter=${filter}`);
+      const { body } = await other.call('GET', `/Users?filter=${filter}`);
       expect({ filter, body }).toMatchObject({ filter, body: { Resources: [{ id, userName }] } });
     }
   });
@@ -173,7 +173,7 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
   });
 
   test('a filter that is given twice is 400', async () => {
-    expect((await scene.provider.ask('GET', '/Users?filter=a&filter=b')).status).toBe(400);
+    expect((await scene.provider.call('GET', '/Users?filter=a&filter=b')).status).toBe(400);
   });
 
   test.skipIf(isAboutOnePostgres('its planner; every node has a copy of the accounts with the same indexes'))(

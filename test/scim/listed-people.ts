@@ -25,7 +25,7 @@ export async function createListedPeople() {
   return {
     ...scene,
     ids,
-    list: (query: Record<string, string>) => provider.ask('GET', `/Users?${new URLSearchParams(query)}`),
+    list: (query: Record<string, string>) => provider.call('GET', `/Users?${new URLSearchParams(query)}`),
   };
 }
 

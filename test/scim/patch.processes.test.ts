@@ -18,7 +18,7 @@ async function patched(...operations: Json[]) {
   const { id } = await provider.create();
   const { status, body } = await provider.patch(id, operations);
   expect({ status, body }).toMatchObject({ status: 200 });
-  expect((await provider.ask('GET', `/Users/${id}`)).body).toEqual(body);
+  expect((await provider.call('GET', `/Users/${id}`)).body).toEqual(body);
   expect(body.meta.version).toBe('W/"2"');
   return body;
 }
@@ -181,7 +181,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
       { op: 'replace', path: 'name.givenName', value: '' },
     ]);
     expect(status).toBe(400);
-    expect((await provider.ask('GET', `/Users/${created.id}`)).body).toEqual(created);
+    expect((await provider.call('GET', `/Users/${created.id}`)).body).toEqual(created);
   });
 
   test.for<[string, Json[], string, string]>([
@@ -305,7 +305,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
   test('a message other than a PatchOp is 400', async () => {
     const { id } = await provider.create();
     const json = { schemas: [USER], Operations: [{ op: 'replace', path: 'active', value: false }] };
-    expect((await provider.ask('PATCH', `/Users/${id}`, json)).status).toBe(400);
+    expect((await provider.call('PATCH', `/Users/${id}`, json)).status).toBe(400);
   });
 
   test('an unknown id is 404', async () => {
@@ -328,7 +328,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
       provider.patch(id, [{ op: 'replace', path: 'active', value: false }]),
     ]);
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200]);
-    expect((await provider.ask('GET', `/Users/${id}`)).body).toMatchObject({
+    expect((await provider.call('GET', `/Users/${id}`)).body).toMatchObject({
       department: 'bi',
       name: { givenName: 'Augusta' },
       active: false,

@@ -14,7 +14,7 @@ export interface Provider {
   companyId: string;
   workspace: TestWorkspace;
   token: string;
-  ask(method: string, path: string, json?: Json, headers?: Record<string, string>): Promise<ApiAnswer>;
+  call(method: string, path: string, json?: Json, headers?: Record<string, string>): Promise<ApiAnswer>;
   /** Creates an account and returns it. */
   // biome-ignore lint/suspicious/noExplicitAny: the assertions on the resource check its shape
   create(change?: Record<string, Json>): Promise<any>;
@@ -58,7 +58,7 @@ export async function createScene(env: Record<string, string> = {}, workers = 0)
   async function providerOf(workspace: TestWorkspace, name: string): Promise<Provider> {
     const companyId = await companyOf(pool, workspace.id);
     const token = await createScimToken(pool, companyId);
-    const ask: Provider['ask'] = (method, path, json, headers = {}) => {
+    const call: Provider['call'] = (method, path, json, headers = {}) => {
       const type = json === undefined ? {} : { 'content-type': 'application/scim+json' };
       const request: ApiRequest = { method, path: `/scim/v2${path}`, key: token, json };
       return send(port, { ...request, headers: { 'x-request-origin': ORIGIN, ...type, ...headers } });
@@ -67,14 +67,14 @@ export async function createScene(env: Record<string, string> = {}, workers = 0)
       companyId,
       workspace,
       token,
-      ask,
+      call,
       async create(change = {}) {
-        const { status, body } = await ask('POST', '/Users', accountOf(name, change));
+        const { status, body } = await call('POST', '/Users', accountOf(name, change));
         if (status !== 201) throw new Error(`${status}: ${JSON.stringify(body)}`);
         return body;
       },
       patch: (id, Operations, headers) =>
-        ask('PATCH', `/Users/${id}`, { schemas: [PATCH_OP], Operations }, headers),
+        call('PATCH', `/Users/${id}`, { schemas: [PATCH_OP], Operations }, headers),
     };
   }
 

@@ -162,10 +162,10 @@ function hold(text: string, answer: RegExp | undefined): Promise<void> {
   held.push(socket);
   socket.on('error', () => {});
   return new Promise((resolve) => {
-    let told = '';
+    let output = '';
     socket.on('data', (data) => {
-      if (told.length < 100) told += data;
-      if (answer?.test(told)) resolve();
+      if (output.length < 100) output += data;
+      if (answer?.test(output)) resolve();
     });
     socket.once('close', () => resolve());
     socket.once('connect', () => {
@@ -191,7 +191,7 @@ async function peak(work: () => Promise<unknown>): Promise<number> {
  * Sends complete requests one after the other until the work is done, and three more. @returns the status of
  * each
  */
-async function beside(work: Promise<unknown>): Promise<{ during: number[]; after: number[] }> {
+async function measureDuring(work: Promise<unknown>): Promise<{ during: number[]; after: number[] }> {
   let done = false;
   void work.finally(() => {
     done = true;
@@ -213,7 +213,7 @@ async function expectBounded(
   let statuses: { during: number[]; after: number[] } | undefined;
   await longestStall();
   const most = await peak(async () => {
-    statuses = await beside(Promise.all(texts.map((text) => hold(text, answer))));
+    statuses = await measureDuring(Promise.all(texts.map((text) => hold(text, answer))));
   });
   const stall = await longestStall();
   process.stderr.write(

@@ -45,7 +45,7 @@ async function addLargeUsers(): Promise<void> {
     );
 }
 
-const asked = JSON.stringify({ external_ids: Array.from({ length: USERS }, (_, index) => `large-${index}`) });
+const body = JSON.stringify({ external_ids: Array.from({ length: USERS }, (_, index) => `large-${index}`) });
 const exportHeaders = () => ({
   authorization: `Bearer ${fleet.workspace.key}`,
   'content-type': 'application/json',
@@ -55,7 +55,7 @@ async function exportIds() {
   const answer = await fetch(`http://127.0.0.1:${port()}/users/export/ids`, {
     method: 'POST',
     headers: exportHeaders(),
-    body: asked,
+    body: body,
   });
   const text = await answer.text();
   return { status: answer.status, body: JSON.parse(text) };
@@ -75,7 +75,7 @@ async function holdUnread(text: string): Promise<Socket> {
 const rawExport = () =>
   `POST /users/export/ids HTTP/1.1\r\nHost: a\r\n${Object.entries(exportHeaders())
     .map(([name, value]) => `${name}: ${value}\r\n`)
-    .join('')}Content-Length: ${asked.length}\r\n\r\n${asked}`;
+    .join('')}Content-Length: ${body.length}\r\n\r\n${body}`;
 
 /**
  * Returns the processor time of the main thread of web in milliseconds; wall time would include other

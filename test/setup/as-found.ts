@@ -20,6 +20,6 @@ function state() {
  * Files of one tier share a process: a file that leaves it changed fails itself, so that later files do not.
  */
 export function leaveAsFound(): void {
-  const found = state();
-  afterAll(() => expect(state(), 'what the file leaves changed behind').toEqual(found));
+  const result = state();
+  afterAll(() => expect(state(), 'what the file leaves changed behind').toEqual(result));
 }

@@ -49,9 +49,9 @@ export async function makeCitusTemplate(
   const { url, drop } = await makeDatabase(name);
   await fill(url);
   for (const node of await everyNode()) {
-    await ask(at('', node), `alter database ${name} with allow_connections false`);
+    await runQuery(at('', node), `alter database ${name} with allow_connections false`);
     // Citus has a process in each database, and a database with sessions cannot be copied.
-    await ask(
+    await runQuery(
       at('', node),
       `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${name}'`,
     );
@@ -65,9 +65,12 @@ export async function copyCitusDatabase(template: string): Promise<CitusDatabase
   const drop = () => dropDatabase(name);
   leaveBehind(drop);
   for (const node of await everyNode()) {
-    await ask(at('', node), `create database ${name} template ${template} strategy file_copy`);
+    await runQuery(at('', node), `create database ${name} template ${template} strategy file_copy`);
     // Settings of a database are not copied.
-    await ask(at('', node), `set citus.enable_ddl_propagation = off; alter database ${name} set jit = off`);
+    await runQuery(
+      at('', node),
+      `set citus.enable_ddl_propagation = off; alter database ${name} set jit = off`,
+    );
   }
   return { url: at(name), drop };
 }
@@ -81,18 +84,18 @@ async function makeDatabase(
   const { hostname, port } = new URL(citusUrl!);
   const [coordinator, ...nodes] = await everyNode();
   for (const node of [coordinator, ...nodes]) {
-    await ask(at('', node), `create database ${name}`);
-    await ask(at(name, node), 'create extension citus');
+    await runQuery(at('', node), `create database ${name}`);
+    await runQuery(at(name, node), 'create extension citus');
   }
-  await ask(at(name), `select citus_set_coordinator_host('${hostname}', ${Number(port || 5432)})`);
+  await runQuery(at(name), `select citus_set_coordinator_host('${hostname}', ${Number(port || 5432)})`);
   if (alone)
-    await ask(
+    await runQuery(
       at(name),
       `select citus_set_node_property('${hostname}', ${Number(port || 5432)}, 'shouldhaveshards', true)`,
     );
   for (const node of alone ? [] : nodes) {
     const { nodename, nodeport } = await addressOf(node);
-    await ask(at(name), `select citus_add_node('${nodename}', ${nodeport})`);
+    await runQuery(at(name), `select citus_add_node('${nodename}', ${nodeport})`);
   }
   return { url: at(name), drop: () => dropDatabase(name) };
 }
@@ -105,7 +108,7 @@ async function dropDatabase(name: string): Promise<void> {
 /** Postgres gives sessions five seconds to end, and sessions of a busy node may take longer. */
 async function isDropped(name: string, node?: Node): Promise<boolean> {
   try {
-    await ask(at('', node), `drop database if exists ${name} with (force)`);
+    await runQuery(at('', node), `drop database if exists ${name} with (force)`);
     return true;
   } catch (error) {
     if ((error as { code?: string }).code === IN_USE) return false;
@@ -125,14 +128,14 @@ function at(database: string, node?: Node): string {
 
 /** Returns every node, first the coordinator as undefined. */
 async function everyNode(): Promise<[undefined, ...Node[]]> {
-  const nodes = await ask<Node>(
+  const nodes = await runQuery<Node>(
     at(''),
     `select nodename, nodeport from pg_dist_node where noderole = 'primary' and groupid <> 0 order by nodeid`,
   );
   return [undefined, ...nodes];
 }
 
-async function ask<Row extends pg.QueryResultRow>(url: string, statement: string): Promise<Row[]> {
+async function runQuery<Row extends pg.QueryResultRow>(url: string, statement: string): Promise<Row[]> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {

@@ -9,7 +9,7 @@ export interface Partition {
   /** Returns the address from which node `index` must connect to others. */
   sourceOf(index: number): string;
   /** Returns a port on loopback that forwards to a port of node `index`. */
-  way(index: number, port: number): Promise<number>;
+  portOf(index: number, port: number): Promise<number>;
   /** Cuts the connections between this node and the others; clients still reach all nodes. */
   cutOff(index: number): void;
   heal(): void;
@@ -27,7 +27,7 @@ export function createPartition(): Partition {
 
   return {
     sourceOf: (index) => `127.0.0.${FIRST + index}`,
-    async way(index, port) {
+    async portOf(index, port) {
       const server = createServer((client) => {
         const last = Number(client.remoteAddress?.split('.').at(-1));
         const from = last >= FIRST ? last - FIRST : undefined;

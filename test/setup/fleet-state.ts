@@ -22,8 +22,8 @@ export async function describeFleet({ pool, redis, workers, env }: Fleet): Promi
     [OBSERVER],
   );
   const lanes = redis ? await lanesOnRedis(env) : await lanesOnPostgres(pool);
-  const said = workers.map(({ name, log }) => ({ name, log: log.slice(-LINES) }));
-  return [totals, sessions, lanes, said].map((part) => JSON.stringify(part)).join('\n');
+  const logs = workers.map(({ name, log }) => ({ name, log: log.slice(-LINES) }));
+  return [totals, sessions, lanes, logs].map((part) => JSON.stringify(part)).join('\n');
 }
 
 /** Milliseconds per answer. */

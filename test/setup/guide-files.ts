@@ -5,8 +5,8 @@ import { packageRoot } from '../../src/platform/files.ts';
 /** Reads the files that a section of a guide shows: code blocks whose first line is a comment with the file name. */
 export function filesOf(guide: string, section: string): Record<string, string> {
   const text = readFileSync(path.join(packageRoot, 'docs', `${guide}.md`), 'utf8');
-  const found = text.split(/^## /m).find((one) => one.startsWith(`${section}\n`));
-  const blocks = (found ?? '').matchAll(/^```\w+\n(?:\/\/|#) (\S+\.\w+)\n(.*?)^```$/gms);
+  const match = text.split(/^## /m).find((one) => one.startsWith(`${section}\n`));
+  const blocks = (match ?? '').matchAll(/^```\w+\n(?:\/\/|#) (\S+\.\w+)\n(.*?)^```$/gms);
   return Object.fromEntries([...blocks].map(([, name, code]) => [name!, code!]));
 }
 

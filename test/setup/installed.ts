@@ -122,8 +122,8 @@ export function findPostgresPrograms(): string | undefined {
 }
 
 async function find(program: Program): Promise<string> {
-  const found = onPath(program.names);
-  if (found) return found;
+  const result = onPath(program.names);
+  if (result) return result;
   if (process.getuid?.() === 0 && onPath(['apt-get'])) await install(program.package);
   const installed = onPath(program.names);
   if (installed) return installed;

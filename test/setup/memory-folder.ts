@@ -18,7 +18,7 @@ const ROOM = 8 * 2 ** 30;
  * for minutes, and each database is a copy of a thousand files. The long form writes too much for that.
  */
 export function keepTemporaryInMemory(): void {
-  if (process.env.TMPDIR || isLong || room() < ROOM) return;
+  if (process.env.TMPDIR || isLong || freeBytes() < ROOM) return;
   for (const name of readdirSync(MEMORY)) {
     // A folder of a run that was killed.
     const pid = name.startsWith(NAME) ? Number(name.slice(NAME.length)) : 0;
@@ -32,7 +32,7 @@ export function keepTemporaryInMemory(): void {
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
 }
 
-function room(): number {
+function freeBytes(): number {
   try {
     const { bavail, bsize } = statfsSync(MEMORY);
     return Math.min(bavail * bsize, process.availableMemory());

@@ -20,8 +20,8 @@ const nodes = 'select nodename, nodeport from pg_dist_node where groupid <> 0 or
  */
 async function databasesOf(url: string): Promise<string[]> {
   return withClient(url, async (client) => {
-    const { rows: found } = await client.query<{ found: boolean }>(hasNodes);
-    if (!found[0]!.found) return [url];
+    const { rows: records } = await client.query<{ found: boolean }>(hasNodes);
+    if (!records[0]!.found) return [url];
     const { rows } = await client.query<{ nodename: string; nodeport: number }>(nodes);
     return [url, ...rows.map(({ nodename, nodeport }) => at(url, nodename, nodeport))];
   });

@@ -63,8 +63,8 @@ export async function startAndWait(
     what: 'the greeting',
     deadline: 60_000,
   }).catch((error: Error) => {
-    const said = start.log.map((line) => line.text ?? JSON.stringify(line));
-    throw new Error(`${error.message}; it said:\n${said.slice(-30).join('\n')}`);
+    const lines = start.log.map((line) => line.text ?? JSON.stringify(line));
+    throw new Error(`${error.message}; it said:\n${lines.slice(-30).join('\n')}`);
   });
   return start;
 }

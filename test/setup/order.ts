@@ -81,5 +81,5 @@ function inOrder(files: TestSpecification[]): TestSpecification[] {
 
 /** Gives each file a position between 0, the start of a run, and this part of it. */
 function spread(files: TestSpecification[], part: number) {
-  return files.map((file, place) => ({ file, at: (part * place) / files.length }));
+  return files.map((file, position) => ({ file, at: (part * position) / files.length }));
 }

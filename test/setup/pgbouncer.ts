@@ -87,13 +87,13 @@ async function start(program: string, file: string, port: number): Promise<Child
   const child = spawn(program, [...(isRoot ? ['-u', 'nobody'] : []), '-q', file], {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  let said = '';
+  let output = '';
   child.stderr.on('data', (text) => {
-    said += text;
+    output += text;
   });
   await waitUntil(
     async () => {
-      if (child.exitCode !== null) throw new Error(`PgBouncer ended with ${child.exitCode}: ${said}`);
+      if (child.exitCode !== null) throw new Error(`PgBouncer ended with ${child.exitCode}: ${output}`);
       return accepts(port);
     },
     { what: 'PgBouncer to accept connections' },

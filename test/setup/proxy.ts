@@ -110,10 +110,10 @@ const ASKS_FOR_TLS = '0000000804d2162f';
 
 async function withTls(client: Socket, certificate: Certificate): Promise<Socket> {
   client.on('error', () => {});
-  const asked = await new Promise<Buffer>((resolve) => client.once('data', resolve));
+  const reply = await new Promise<Buffer>((resolve) => client.once('data', resolve));
   client.pause();
-  if (asked.toString('hex') !== ASKS_FOR_TLS) {
-    client.unshift(asked);
+  if (reply.toString('hex') !== ASKS_FOR_TLS) {
+    client.unshift(reply);
     return client;
   }
   client.write('S');

@@ -29,7 +29,7 @@ export interface TestCluster {
   /** Checks whether all nodes that respond know that a node has gone. */
   agreesOnLossOf(index: number): Promise<boolean>;
   /** Asks one node. */
-  ask(index: number, ...command: (string | number)[]): Promise<unknown>;
+  call(index: number, ...command: (string | number)[]): Promise<unknown>;
   /** Moves the slot of a key to another primary, key by key, as resharding does. */
   moveSlot(key: string, to: number): Promise<void>;
   /** Cuts a node off from all others, but not from clients; requires `canBeCutOff`. */
@@ -38,7 +38,7 @@ export interface TestCluster {
   /** Restarts a node that was ended. */
   restart(index: number): Promise<void>;
   /** Resolves when every slot is served and each primary has its replicas connected. */
-  settled(): Promise<void>;
+  waitUntilStable(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -85,7 +85,7 @@ export async function startRedisCluster({
 
   async function settingsOf(index: number, port: number): Promise<string[]> {
     const bus = await leasePort();
-    announced[index] = canBeCutOff ? await partition.way(index, port) : port;
+    announced[index] = canBeCutOff ? await partition.portOf(index, port) : port;
     return [
       ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT)],
       ...['--cluster-port', String(bus), '--cluster-allow-replica-migration', 'no'],
@@ -95,7 +95,7 @@ export async function startRedisCluster({
         ? [
             ...['--bind-source-addr', partition.sourceOf(index)],
             ...['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-port', String(announced[index])],
-            ...['--cluster-announce-bus-port', String(await partition.way(index, bus))],
+            ...['--cluster-announce-bus-port', String(await partition.portOf(index, bus))],
           ]
         : []),
     ];
@@ -109,7 +109,7 @@ export async function startRedisCluster({
     ...['--cluster-replicas', String(replicas), '--cluster-yes'],
   ]);
 
-  async function ask(index: number, ...[name, ...given]: (string | number)[]): Promise<unknown> {
+  async function call(index: number, ...[name, ...given]: (string | number)[]): Promise<unknown> {
     const redis = new Redis(nodes[index]!.url, { maxRetriesPerRequest: 0, commandTimeout: 5000 });
     redis.on('error', () => {});
     try {
@@ -120,7 +120,7 @@ export async function startRedisCluster({
   }
 
   async function seenBy(index: number): Promise<Seen[]> {
-    const text = String(await ask(index, 'CLUSTER', 'NODES'));
+    const text = String(await call(index, 'CLUSTER', 'NODES'));
     return text
       .trim()
       .split('\n')
@@ -155,14 +155,14 @@ export async function startRedisCluster({
   }
 
   const slotOf = async (key: string) => {
-    const slots = await Promise.any(nodes.map((_, index) => ask(index, 'CLUSTER', 'KEYSLOT', key)));
+    const slots = await Promise.any(nodes.map((_, index) => call(index, 'CLUSTER', 'KEYSLOT', key)));
     return Number(slots);
   };
 
   const cluster: TestCluster = {
     nodes,
     env: { REDIS_URL: 'redis://any', REDIS_CLUSTER_NODES: addresses.slice(0, primaries).join(',') },
-    ask,
+    call,
     async primaryOf(key) {
       const slot = await slotOf(key);
       return byMost((seen) =>
@@ -190,26 +190,26 @@ export async function startRedisCluster({
       const from = await cluster.primaryOf(key);
       const seen = await seenBy(from);
       const idOf = (index: number) => seen.find(({ port }) => port === announced[index])!.id;
-      await ask(to, 'CLUSTER', 'SETSLOT', slot, 'IMPORTING', idOf(from));
-      await ask(from, 'CLUSTER', 'SETSLOT', slot, 'MIGRATING', idOf(to));
+      await call(to, 'CLUSTER', 'SETSLOT', slot, 'IMPORTING', idOf(from));
+      await call(from, 'CLUSTER', 'SETSLOT', slot, 'MIGRATING', idOf(to));
       for (;;) {
-        const keys = (await ask(from, 'CLUSTER', 'GETKEYSINSLOT', slot, 10)) as string[];
+        const keys = (await call(from, 'CLUSTER', 'GETKEYSINSLOT', slot, 10)) as string[];
         if (keys.length === 0) break;
-        await ask(from, 'MIGRATE', '127.0.0.1', announced[to]!, '', 0, 4000, 'KEYS', ...keys);
+        await call(from, 'MIGRATE', '127.0.0.1', announced[to]!, '', 0, 4000, 'KEYS', ...keys);
       }
-      for (const index of [to, from]) await ask(index, 'CLUSTER', 'SETSLOT', slot, 'NODE', idOf(to));
+      for (const index of [to, from]) await call(index, 'CLUSTER', 'SETSLOT', slot, 'NODE', idOf(to));
     },
     cutOff: partition.cutOff,
     heal: partition.heal,
     async restart(index) {
       nodes[index] = await startNode(index, nodes[index]);
     },
-    settled: () =>
+    waitUntilStable: () =>
       waitUntil(
         async () => {
-          const told = await Promise.all(nodes.map((_, index) => ask(index, 'CLUSTER', 'INFO')));
-          if (!told.every((text) => /cluster_state:ok/.test(String(text)))) return false;
-          const roles = await Promise.all(nodes.map((_, index) => ask(index, 'INFO', 'replication')));
+          const infos = await Promise.all(nodes.map((_, index) => call(index, 'CLUSTER', 'INFO')));
+          if (!infos.every((text) => /cluster_state:ok/.test(String(text)))) return false;
+          const roles = await Promise.all(nodes.map((_, index) => call(index, 'INFO', 'replication')));
           return roles.every((text) =>
             /role:master/.test(String(text))
               ? Number(/connected_slaves:(\d+)/.exec(String(text))?.[1]) === replicas
@@ -222,6 +222,6 @@ export async function startRedisCluster({
       await Promise.all(nodes.map((node) => node.kill()));
     },
   };
-  await cluster.settled();
+  await cluster.waitUntilStable();
   return cluster;
 }

@@ -36,8 +36,8 @@ export async function waitUntil<T>(
     }
     const waited = Date.now() - begin;
     if (waited > deadline) {
-      const found = await explain?.().catch(String);
-      throw new Error(`waited ${deadline} ms in vain for ${what}${found ? `\n${found}` : ''}`, {
+      const result = await explain?.().catch(String);
+      throw new Error(`waited ${deadline} ms in vain for ${what}${result ? `\n${result}` : ''}`, {
         cause: last,
       });
     }

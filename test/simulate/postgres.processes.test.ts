@@ -52,8 +52,8 @@ test('every guarantee holds for each seed on Postgres', async () => {
   );
 }, 3_600_000);
 
-const found = Object.entries(FOUND_BY);
-test.each(isLong ? found : found.slice(0, 2))(
+const result = Object.entries(FOUND_BY);
+test.each(isLong ? result : result.slice(0, 2))(
   'a seed finds the fault of the mutation %s on Postgres',
   async (name, seed) => {
     const program = await bundleProgram(

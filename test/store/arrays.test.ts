@@ -94,14 +94,14 @@ test('any UUID reaches Postgres unchanged and in order, also a repeated one', as
   );
   await fc.assert(
     fc.asyncProperty(fc.array(fc.uuid(), { minLength: 1, maxLength: 40 }), fc.nat(), async (ids, chosen) => {
-      const place = chosen % ids.length;
+      const position = chosen % ids.length;
       const [array, column] = [uuidArray(ids, String), uuidColumn(1)];
       column.addUuid(ids[0]!);
-      column.addElement(elementsOf(array), place);
+      column.addElement(elementsOf(array), position);
       column.addUuid(ids[0]!);
       column.addAll({ toParameter: () => array });
       column.addUuid(ids.at(-1)!);
-      const taken = [ids[0], ids[place], ids[0], ...ids, ids.at(-1)];
+      const taken = [ids[0], ids[position], ids[0], ...ids, ids.at(-1)];
       expect(await asRead('uuid', column.toParameter())).toEqual(taken);
     }),
     { numRuns: 20 },

@@ -89,7 +89,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     const id = await lastId();
     expect(id).toBeGreaterThan(before);
     // Two polls are enough to recognize transactions that have ended.
-    for (let looks = 0; looks < 3; looks++) await watch.check();
+    for (let checks = 0; checks < 3; checks++) await watch.check();
     expect(BigInt(watch.horizon())).toBeLessThan(id);
     await letGo();
     await lookUntil(id);

@@ -46,9 +46,9 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     const numbers = async () => (await pool.query(rows)).rows.map((row) => Number(row.number));
     const last = async () =>
       Number((await pool.query(`select last_value from ${sequence}`)).rows[0].last_value);
-    const [known, before] = [await numbers(), await last()];
+    const [numbered, before] = [await numbers(), await last()];
     await work();
-    const [added, after] = [(await numbers()).filter((number) => !known.includes(number)), await last()];
+    const [added, after] = [(await numbers()).filter((number) => !numbered.includes(number)), await last()];
     expect(added.length).toBeGreaterThan(0);
     for (const number of added) {
       expect(number).toBeGreaterThanOrEqual(before);

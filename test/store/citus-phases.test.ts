@@ -16,7 +16,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   let pool: Pool;
   let workspace: TestWorkspace;
   let group: string;
-  let told: string[] = [];
+  let logged: string[] = [];
 
   beforeAll(async () => {
     const url = await createDistributedDatabase();
@@ -24,21 +24,21 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     pool.on('connect', (client) =>
       client.on('notice', ({ message }) => {
         const [, phase] = PHASES.exec(message?.split('\n')[0] ?? '') ?? [];
-        if (phase) told.push(phase);
+        if (phase) logged.push(phase);
       }),
     );
     workspace = await createWorkspace(pool);
     group = await createGroup(pool, workspace.id, 'email', { name: 'news' });
-    const known = ['ann', 'bob', 'eve'].map((user) => point(user));
-    await applyBatch(pool, [deliver(workspace, known)]);
+    const users = ['ann', 'bob', 'eve'].map((user) => point(user));
+    await applyBatch(pool, [deliver(workspace, users)]);
   });
   afterAll(() => pool.end());
 
   /** Returns how the transaction that applies these objects was committed on its node. */
   async function phasesOf(...objects: AcceptedObject[]): Promise<string[]> {
-    told = [];
+    logged = [];
     expect(await applyBatch(pool, [deliver(workspace, objects)])).toMatchObject({ kind: 'applied' });
-    return [...new Set(told.filter((phase) => phase !== 'BEGIN TRANSACTION'))].sort();
+    return [...new Set(logged.filter((phase) => phase !== 'BEGIN TRANSACTION'))].sort();
   }
 
   test.each<[string, () => AcceptedObject[]]>([

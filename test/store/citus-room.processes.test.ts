@@ -58,7 +58,7 @@ test.skipIf(isHere)(
 async function startNode(setting: string) {
   const home = temporaryFolder('penstock-node-');
   const first = await startPostgresServer(programs!, home);
-  await ask(first.url, 'create role postgres superuser login');
+  await runQuery(first.url, 'create role postgres superuser login');
   await first.stop();
   const at = (name: string) => path.join(first.PGDATA, name);
   appendFileSync(at('postgresql.conf'), `\nshared_preload_libraries = 'citus'\n${setting}\n`);
@@ -68,13 +68,13 @@ async function startNode(setting: string) {
 }
 
 async function makeNode(url: string, database: string): Promise<void> {
-  await ask(url, `create database ${database}`);
+  await runQuery(url, `create database ${database}`);
   const own = new URL(url);
   own.pathname = database;
-  await ask(own.href, 'create extension citus');
+  await runQuery(own.href, 'create extension citus');
 }
 
-async function ask(url: string, statement: string): Promise<void> {
+async function runQuery(url: string, statement: string): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   await client.query(statement).finally(() => client.end());

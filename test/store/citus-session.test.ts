@@ -16,7 +16,7 @@ test.skipIf(!citusUrl)(
     await distribute(plain).finally(() => plain.end());
     const pool = openPool(url, 1, { session: everyStatementByIndex });
     const id = newId();
-    const look = () =>
+    const readSession = () =>
       inTransaction(
         pool,
         async (tx) => {
@@ -34,7 +34,7 @@ test.skipIf(!citusUrl)(
       );
     // The session on the node stays open; only the settings of the transaction end.
     for (let times = 0; times < 2; times++)
-      expect(await look()).toEqual({
+      expect(await readSession()).toEqual({
         who: expect.stringContaining('citus_internal'),
         ...{ jit: 'off', seqscan: 'off', hashjoin: 'off', lock: '2500ms' },
       });

@@ -41,13 +41,13 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   test('plans and runs every statement of the store, except for the listed exceptions', {
     timeout: 600_000,
   }, async () => {
-    const found = new Map<string, string>();
+    const collected = new Map<string, string>();
     for (const one of sent) {
       const why = await refusal(citus, one);
-      if (why) found.set(one.site, why);
+      if (why) collected.set(one.site, why);
     }
-    expect([...found].filter(([site]) => !(site in refused))).toEqual([]);
-    expect(Object.keys(refused).filter((site) => !found.has(site))).toEqual([]);
+    expect([...collected].filter(([site]) => !(site in refused))).toEqual([]);
+    expect(Object.keys(refused).filter((site) => !collected.has(site))).toEqual([]);
   });
 
   test('runs the statements that replace the exceptions', async () => {

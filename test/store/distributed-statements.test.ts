@@ -44,11 +44,11 @@ afterAll(() => database.stop());
 
 test("G7: distributed statements name each table's workspace by a scalar, with listed exceptions", async () => {
   const lying = { ...distributed, ...views, workspace_places: 'workspace_id' };
-  const found = new Set<string>();
+  const collected = new Set<string>();
   for (const { text, site } of sent)
     for (const form of formsOf(text))
-      for (const table of await withoutWorkspace(form, lying)) found.add(`${site}: ${table}`);
-  expect([...found].sort()).toEqual(Object.keys(exceptionsApart).sort());
+      for (const table of await withoutWorkspace(form, lying)) collected.add(`${site}: ${table}`);
+  expect([...collected].sort()).toEqual(Object.keys(exceptionsApart).sort());
 });
 
 test('runs every statement that is marked as distributed only', () => {

@@ -57,8 +57,8 @@ test('the first of several answers is kept, and the outbox is emptied', async ()
     await recordAnswer(pool, key, { requestId, ...late }),
   ];
   expect(recorded).toEqual([true, false]);
-  const found = await findKey(pool, key);
-  expect(found).toEqual({
+  const result = await findKey(pool, key);
+  expect(result).toEqual({
     createdAt: expect.any(String),
     fingerprint: key.fingerprint,
     requestId,

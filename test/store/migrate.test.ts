@@ -87,11 +87,11 @@ test('a migration that waits for a locked table lets others use it, and logs who
     );
 
     let releaseIt!: (reason: string) => void;
-    const told = new Promise<string>((resolve) => {
+    const logged = new Promise<string>((resolve) => {
       releaseIt = resolve;
     });
     const run = migrate(url, 'postgres', { wait: 100, pause: 20, maxTotal: 20_000, onRetry: releaseIt });
-    expect(await told).toContain('a-backup');
+    expect(await logged).toContain('a-backup');
     // Statements of other sessions run while the migration waits.
     expect(await query(url, 'select from sync_row_errors')).toEqual([]);
     await holder.query('commit');
@@ -116,10 +116,15 @@ test('a migration that Postgres cancels to resolve a deadlock is retried', async
      end $$;
      create event trigger stand_in_the_way on ddl_command_start execute function stand_in_the_way()`,
   );
-  const told: string[] = [];
-  const patience = { wait: 100, pause: 20, maxTotal: 20_000, onRetry: (reason: string) => told.push(reason) };
+  const logged: string[] = [];
+  const patience = {
+    wait: 100,
+    pause: 20,
+    maxTotal: 20_000,
+    onRetry: (reason: string) => logged.push(reason),
+  };
   expect(await migrate(url, 'postgres', patience)).toEqual([name]);
-  expect(told).toEqual([expect.stringContaining('deadlock detected')]);
+  expect(logged).toEqual([expect.stringContaining('deadlock detected')]);
 });
 
 test('a job that changes from active back to waiting keeps its position', async () => {

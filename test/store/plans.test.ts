@@ -36,7 +36,7 @@ let catalog: Catalog;
 let sent: Sent[];
 let lines: Set<string>;
 /** Every access to a table by a statement of the store. */
-let ways: (Access & { site: string })[];
+let accessPaths: (Access & { site: string })[];
 
 beforeAll(async () => {
   const { url } = await createDatabaseOfOne();
@@ -46,7 +46,7 @@ beforeAll(async () => {
   filled = await fill(edge.pool);
   catalog = await readCatalog(edge.pool);
   ({ sent, lines } = await undone(edge, (tx) => sendEverything(tx, filled)));
-  ways = await waysOf(sent);
+  accessPaths = await waysOf(sent);
 });
 afterAll(() => Promise.all([edge.stop(), workers.stop(), retention.end()]));
 
@@ -68,21 +68,21 @@ async function undone<T>({ pool }: Pick<Database, 'pool'>, work: (tx: Connection
  */
 async function withoutWorkspaceOf(statements: Sent[]): Promise<string[]> {
   const lying = { ...distributed, ...views, workspace_places: 'workspace_id' };
-  const found = new Set<string>();
+  const collected = new Set<string>();
   for (const [text, site] of new Map(statements.map((one) => [one.text, one.site])))
     for (const form of formsOf(text))
-      for (const table of await withoutWorkspace(form, lying)) found.add(`${site}: ${table}`);
-  return [...found].sort();
+      for (const table of await withoutWorkspace(form, lying)) collected.add(`${site}: ${table}`);
+  return [...collected].sort();
 }
 
 /** Plans the statements with the settings of the sessions that send them. */
 async function waysOf(statements: Sent[]): Promise<(Access & { site: string })[]> {
-  const found: (Access & { site: string })[] = [];
+  const results: (Access & { site: string })[] = [];
   const plan = async (tx: Connection, session: Session, explain: typeof explainCustom) => {
     for (const one of statements) {
       if (!sessionsOf(one.site).includes(session)) continue;
       for (const access of accesses(await explain(tx, one), catalog))
-        found.push({ ...access, site: one.site });
+        results.push({ ...access, site: one.site });
     }
   };
   await undone(workers, (tx) => plan(tx, 'workers', explainGeneric));
@@ -93,7 +93,7 @@ async function waysOf(statements: Sent[]): Promise<(Access & { site: string })[]
     await tx.query('set local plan_cache_mode = force_generic_plan');
     await plan(tx, 'edge', explainGeneric);
   });
-  return found;
+  return results;
 }
 
 describe('plans of the statements of the store on a filled database', () => {
@@ -102,9 +102,9 @@ describe('plans of the statements of the store on a filled database', () => {
   });
 
   test('read little of each large table, with listed exceptions', () => {
-    const long = ways.flatMap((way) => {
-      const read = way.table in small ? undefined : longRead(way);
-      return read === undefined ? [] : [`${way.site}: ${read}`];
+    const long = accessPaths.flatMap((accessPath) => {
+      const read = accessPath.table in small ? undefined : longRead(accessPath);
+      return read === undefined ? [] : [`${accessPath.site}: ${read}`];
     });
     expect([...new Set(long)].sort()).toEqual(Object.keys(longReads).sort());
   });
@@ -142,8 +142,8 @@ describe('G7: statements of the store', () => {
     const { rows } = await edge.pool.query<{ name: string }>(`
       select pg_class.relname as name from pg_class
       where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind in ('r', 'p') and not pg_class.relispartition`);
-    const known = [...Object.keys(distributed), ...copied, ...central];
-    expect(rows.map(({ name }) => name).sort()).toEqual(known.sort());
+    const tables = [...Object.keys(distributed), ...copied, ...central];
+    expect(rows.map(({ name }) => name).sort()).toEqual(tables.sort());
   });
 
   test('each key of a colocated table contains the workspace, with listed exceptions', async () => {
@@ -153,10 +153,10 @@ describe('G7: statements of the store', () => {
         where pg_attribute.attrelid = pg_class.oid and pg_attribute.attnum = any(pg_index.indkey)) as columns
       from pg_index join pg_class on pg_class.oid = pg_index.indrelid
       where pg_index.indisunique and not pg_class.relispartition`);
-    const found = rows.filter(
+    const matches = rows.filter(
       ({ table, columns }) => table in distributed && !columns.includes(distributed[table]!),
     );
-    expect(found.map(({ index }) => index).sort()).toEqual(Object.keys(keys).sort());
+    expect(matches.map(({ index }) => index).sort()).toEqual(Object.keys(keys).sort());
   });
 });
 
@@ -215,8 +215,8 @@ test('every index of the tables that the hot path writes is used by some stateme
     expect(result).toMatchObject({ kind: 'applied', deadLetters: [expect.any(String)] });
     return { ...(await tx.query(indexesOfWritten)), statements: hot.sent };
   });
-  const asked = new Set(sent.map(({ text }) => text));
-  expect(statements.filter(({ text }) => !asked.has(text))).toEqual([]);
+  const planned = new Set(sent.map(({ text }) => text));
+  expect(statements.filter(({ text }) => !planned.has(text))).toEqual([]);
 
   const written = new Set(rows.map(({ table }) => table));
   for (const table of [
@@ -239,7 +239,7 @@ test('every index of the tables that the hot path writes is used by some stateme
   ]) {
     expect(written).toContain(table);
   }
-  const used = new Set(ways.map(({ index }) => index));
+  const used = new Set(accessPaths.map(({ index }) => index));
   const idle = rows.filter(({ index, keeps }) => !keeps && !used.has(index)).map(({ index }) => index);
   expect([...new Set(idle)].sort()).toEqual(Object.keys(usedElsewhere).sort());
 });

@@ -82,7 +82,7 @@ describe.each(['session', 'transaction'] as const)('through PgBouncer in %s mode
 
   test('named statements work while connections change servers', async () => {
     const [one, another] = [open(through[mode]), open(through[mode])];
-    const ask = (pool: Pool, value: number) =>
+    const runQuery = (pool: Pool, value: number) =>
       pool.query<{ value: number }>({
         name: 'named',
         text: 'select $1::integer as value, pg_sleep(0.01)',
@@ -90,7 +90,7 @@ describe.each(['session', 'transaction'] as const)('through PgBouncer in %s mode
       });
     for (let round = 0; round < 10; round++) {
       const answers = await Promise.all(
-        [1, 2, 3, 4, 5, 6, 7, 8].map((value) => ask(value % 2 ? one : another, value)),
+        [1, 2, 3, 4, 5, 6, 7, 8].map((value) => runQuery(value % 2 ? one : another, value)),
       );
       expect(answers.map(({ rows }) => rows[0]!.value)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
     }
@@ -128,13 +128,13 @@ test('a statement outside of a transaction takes no effect when it fails', async
 test('a statement over a table with a new column works from the second attempt on', async () => {
   const pool = open(through.transaction);
   await pool.query('create table shapes (one integer)');
-  const ask = () => pool.query({ name: 'shapes', text: 'select * from shapes' });
-  await Promise.all(Array.from({ length: 8 }, ask));
+  const query = () => pool.query({ name: 'shapes', text: 'select * from shapes' });
+  await Promise.all(Array.from({ length: 8 }, query));
   await pool.query('alter table shapes add column two integer');
   // A pooler that keeps prepared statements may hold outdated ones; only the first failed attempt may use
   // them.
-  await ask().catch(() => {});
-  const answers = await Promise.all(Array.from({ length: 8 }, ask));
+  await query().catch(() => {});
+  const answers = await Promise.all(Array.from({ length: 8 }, query));
   for (const { fields } of answers) expect(fields).toHaveLength(2);
 });
 
@@ -146,13 +146,13 @@ test('a pool detects the mode again when a different server session answers', as
   // Sets the state of a pooler that was added after the first connection.
   Object.assign(knownPooling(url)!, { mode: 'none', keepsNames: true });
   const pool = open(url);
-  const ask = () => pool.query({ name: 'moved', text: 'select 1 as one' });
-  await ask();
+  const execute = () => pool.query({ name: 'moved', text: 'select 1 as one' });
+  await execute();
   await inTransaction(other, async (tx) => {
     await tx.query('select');
-    await expect(ask()).rejects.toMatchObject({ code: '26000' });
+    await expect(execute()).rejects.toMatchObject({ code: '26000' });
   });
-  await ask();
+  await execute();
   expect(knownPooling(url)).toMatchObject({ mode: 'transaction' });
 });
 
@@ -165,16 +165,16 @@ describe('operations that need a session of their own', () => {
   });
 
   test('a held session reports the rejection once and does not retry', async () => {
-    const told: unknown[] = [];
+    const logged: unknown[] = [];
     const stop = holdSession({
       ...{ databaseUrl: through.transaction, what: 'a test', beat: 100, retry: 1 },
       hold: async () => {},
-      report: (error) => told.push(error),
+      report: (error) => logged.push(error),
     });
-    await waitUntil(() => told.length > 0, { what: 'the report' });
+    await waitUntil(() => logged.length > 0, { what: 'the report' });
     await stop();
-    expect(told).toHaveLength(1);
-    expect(String(told[0])).toMatch(remedy);
+    expect(logged).toHaveLength(1);
+    expect(String(logged[0])).toMatch(remedy);
   });
 
   test('the queue in Postgres works through session mode and by the direct address', async () => {

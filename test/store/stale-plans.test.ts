@@ -126,7 +126,7 @@ async function readBy(
   filled: Filled,
   isThere = true,
 ): Promise<[file: string, read: number][]> {
-  const found: [string, number][] = [];
+  const results: [string, number][] = [];
   const { store, sent } = recordingOn(tx);
   await tx.query('begin');
   for (const call of asking(store, filled)) {
@@ -143,11 +143,11 @@ async function readBy(
       continue;
     }
     const read = (await readSoFar()) - before;
-    for (const file of new Set(sent.slice(first).map((one) => one.site))) found.push([file, read]);
+    for (const file of new Set(sent.slice(first).map((one) => one.site))) results.push([file, read]);
     await tx.query('rollback to savepoint one');
   }
   await tx.query('rollback');
-  return found;
+  return results;
 }
 
 describe.each<[string, (pool: Pool) => Promise<unknown>]>([

@@ -86,11 +86,11 @@ test('a stream with a constant backlog yields to the stream that has waited long
     void apply(always.workspace, event('ada', `event-${index++}`)).then(() => response.writeHead(204).end());
   await apply(always.workspace, event('ada'));
   const running = deliverStreams({ turnMs: 200, atOnce: 1 });
-  await soon(async () => busy.asked > 0);
+  await soon(async () => busy.requests > 0);
   await apply(waiting.workspace, event('ben'));
   await soon(async () => other.messages().length === 1);
-  const asked = busy.asked;
-  await soon(async () => busy.asked > asked);
+  const requested = busy.requests;
+  await soon(async () => busy.requests > requested);
   busy.answer = undefined;
   await running.stop();
 });
@@ -105,11 +105,11 @@ test('rows of the log are read once, and only as many as fit into one page', asy
   const sent = vi.spyOn(pool, 'query');
   const read = openReader(openSource(pool, 'service_id'), workspaceId, { position: '0', place: 0 });
   const ids: string[] = [];
-  const looks: number[] = [];
+  const readPositions: number[] = [];
   for (let page = await read('999999999'); page; page = await read('999999999')) {
     ids.push(...page.read.map(({ message }) => message.id));
     const logs = sent.mock.calls.filter(([given]) => (given as { name?: string }).name === 'read-stream-log');
-    looks.push(logs.length);
+    readPositions.push(logs.length);
     // Another lease continues from any place.
     const again = await openReader(openSource(pool, 'service_id'), workspaceId, page.end)('999999999');
     if (page.end.place > 0) expect(again!.read[0]!.message.id).toBe(rows.flat()[ids.length]!.id);
@@ -117,7 +117,7 @@ test('rows of the log are read once, and only as many as fit into one page', asy
   }
   sent.mockRestore();
   expect(ids).toEqual(rows.flat().map(({ id }) => id));
-  expect(looks).toEqual([1, 0, 0, 0, 0, 1]);
+  expect(readPositions).toEqual([1, 0, 0, 0, 0, 1]);
   const two = await readLog(pool, workspaceId, {
     ...{ after: '0', horizon: '999999999', limit: 10 },
     entries: 500,
@@ -149,9 +149,9 @@ test('destinations of a workspace with the same cursor share each read, and each
   const names = sent.mock.calls.map(([given]) => (given as { name?: string }).name);
   sent.mockRestore();
   const all = rows.flat().map(({ id }) => id);
-  const behind = (of: string[]) => all.slice(all.indexOf(of[0]!));
-  expect(ids[0]).toEqual(behind(ids[0]!));
-  expect(ids[1]).toEqual(behind(ids[1]!));
+  const sliceFrom = (of: string[]) => all.slice(all.indexOf(of[0]!));
+  expect(ids[0]).toEqual(sliceFrom(ids[0]!));
+  expect(ids[1]).toEqual(sliceFrom(ids[1]!));
   expect(ids[1]).toHaveLength(ids[0]!.length - 7);
   expect(middle!.map(({ id }) => id)).toContain(ids[1]![0]);
   // Parts: 1 + 3 + 1 + 2, each looked up once, and the empty reads at the end.

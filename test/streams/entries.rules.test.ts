@@ -7,8 +7,8 @@ import { StreamEntries } from '../../src/store/stream-log.ts';
 /** Returns the elements of a `uuid[]` of the wire protocol. */
 function idsIn(array: Buffer): string[] {
   const [header, element] = [20, 20];
-  return Array.from({ length: (array.length - header) / element }, (_, place) =>
-    stringify(array.subarray(header + place * element + 4, header + (place + 1) * element)),
+  return Array.from({ length: (array.length - header) / element }, (_, position) =>
+    stringify(array.subarray(header + position * element + 4, header + (position + 1) * element)),
   );
 }
 

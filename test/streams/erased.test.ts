@@ -25,7 +25,7 @@ async function logOf(workspaceId: string): Promise<string> {
   return JSON.stringify(rows);
 }
 
-const settle = () =>
+const cleanUp = () =>
   soon(async () => {
     const keys = await selectTombstones(pool, 100);
     if (keys.length > 0) await cleanUpTombstones(pool, keys);
@@ -48,7 +48,7 @@ test('a pass erases a deleted user from the log and keeps the ids that receivers
     identity('external_id_rename', { current_external_id: 'ada', new_external_id: 'secret-3' }),
   );
   await apply(workspace, remove('secret-3'));
-  await settle();
+  await cleanUp();
   expect(await logOf(workspaceId)).toMatch(/secret-1.*secret-2/);
   await eraseDeletedFromLog(pool, workspaceId);
   const log = await logOf(workspaceId);
@@ -64,7 +64,7 @@ test('a late stream delivers the rest of an erased log in order without failures
   const { workspace, workspaceId, state } = await stream(receiver.url);
   await apply(workspace, email('ada', 'ada@x.com'), email('ben', 'ben@x.com'), event('ben'));
   await apply(workspace, remove('ada'));
-  await settle();
+  await cleanUp();
   await eraseDeletedFromLog(pool, workspaceId);
   const running = deliverStreams();
   await soon(async () => receiver.messages().some(({ data }) => data.change === 'deleted'));
@@ -85,7 +85,7 @@ test('a pass keeps states of an address that a new user has had since the delete
   await apply(workspace, email('ada', 'shared@x.com'));
   await apply(workspace, remove('ada'));
   await apply(workspace, email('ben', 'shared@x.com', 'subscribed'));
-  await settle();
+  await cleanUp();
   await eraseDeletedFromLog(pool, workspaceId);
   const log = await logOf(workspaceId);
   expect(log.match(/"to":/g)).toHaveLength(1);
@@ -97,7 +97,7 @@ test('a pass erases states that the deleting transaction has written itself', as
   const first = deliver(workspace, [email('ada', 'ada@x.com')]);
   await applyBatch(pool, [first, deliver(workspace, [remove('ada')])]);
   expect(await logOf(workspaceId)).toContain('ada@x.com');
-  await settle();
+  await cleanUp();
   await eraseDeletedFromLog(pool, workspaceId);
   expect(await logOf(workspaceId)).not.toContain('ada@x.com');
 });
@@ -106,7 +106,7 @@ test('one pass waits for the first deleted user and then serves all who were del
   const { workspace, workspaceId } = await stream('http://127.0.0.1:9');
   for (const name of ['ada', 'ben']) await apply(workspace, custom(name, { of: name }));
   for (const name of ['ada', 'ben']) await apply(workspace, remove(name));
-  await settle();
+  await cleanUp();
   await eraseDeletedFromLogs(pool);
   expect(await logOf(workspaceId)).toContain('"of":"ada"');
   await pool.query(
@@ -126,7 +126,7 @@ test('a log without a destination and without rows records no erasure', async ()
   await pool.query('delete from stream_destinations where id = $1', [id]);
   await apply(workspace, email('ada', 'ada@x.com'));
   await apply(workspace, remove('ada'));
-  await settle();
+  await cleanUp();
   const { rows } = await pool.query('select from stream_erasures where workspace_id = $1', [workspaceId]);
   expect(rows).toEqual([]);
 });

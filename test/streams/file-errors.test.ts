@@ -31,7 +31,7 @@ function closedFolder(): string {
 test('an unwritable target is reported, retried with a back-off, and delays no other stream', async () => {
   const wrong = { access_key_id: 'S3RVER', secret_access_key: 'wrong' };
   const strict = await startStrictS3();
-  const places = [
+  const targets = [
     [{ settings: { to: `file://${temporaryFolder()}/gone` } }, /gone is not an existing folder \(ENOENT\)/],
     [{ settings: { to: 'file:///etc' } }, /STREAM_FOLDERS/],
     [{ settings: { to: `file://${closedFolder()}` } }, /cannot be written: .*(no right|only be read)/],
@@ -40,7 +40,7 @@ test('an unwritable target is reported, retried with a back-off, and delays no o
     [{ ...bucket(strict), secret: wrong }, /SignatureDoesNotMatch/],
     [{ settings: { to: 's3://none/lake' } }, /S3_REGION is not set/],
   ] as const;
-  const streams = await Promise.all(places.map(([place]) => streamToFiles(place)));
+  const streams = await Promise.all(targets.map(([targetStore]) => streamToFiles(targetStore)));
   const good = await inFolder();
   const fine = await streamToFiles(good, {}, streams[0]!.workspace);
   for (const { workspace } of streams) await apply(workspace, event('ada', 'one'));
@@ -53,7 +53,7 @@ test('an unwritable target is reported, retried with a back-off, and delays no o
   for (const [index, { state }] of streams.entries()) {
     await soon(async () => (await state()).failures > 0);
     const { lastError, nextTryAt, lag, delivered } = await state();
-    expect(lastError).toMatch(places[index]![1]);
+    expect(lastError).toMatch(targets[index]![1]);
     expect(lastError).not.toContain('wrong');
     expect([nextTryAt instanceof Date, lag > 0, delivered]).toEqual([true, true, 0]);
   }
@@ -71,8 +71,8 @@ async function handlePrototype(): Promise<FileHandle> {
 
 test('a full or unmounted disk loses no message: all are written in order once there is room', async () => {
   const folder = path.join(temporaryFolder(), 'lake');
-  const place = await inFolder(folder);
-  const { workspace, state, id } = await streamToFiles(place);
+  const targetStore = await inFolder(folder);
+  const { workspace, state, id } = await streamToFiles(targetStore);
   const again = () => pool.query('update stream_destinations set next_try_at = null where id = $1', [id]);
   await apply(workspace, event('ada', 'one'));
   const running = deliverStreams();
@@ -84,12 +84,12 @@ test('a full or unmounted disk loses no message: all are written in order once t
   await apply(workspace, event('ada', 'two'));
   await again();
   await soon(async () => /its disk is full/.test((await state()).lastError ?? ''));
-  expect(await place.files()).toEqual([]);
+  expect(await targetStore.files()).toEqual([]);
   full.mockRestore();
   await again();
   await soon(async () => (await state()).lag === 0);
   await running.stop();
-  expect(messagesOf(await place.files()).map(({ data }) => data.name)).toEqual(['one', 'two']);
+  expect(messagesOf(await targetStore.files()).map(({ data }) => data.name)).toEqual(['one', 'two']);
   expect(await state()).toMatchObject({ failures: 0, lastError: null });
 });
 

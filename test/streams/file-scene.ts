@@ -38,13 +38,13 @@ export async function inBucket(through?: (endpoint: string) => Promise<string>):
 
 const filesOf = (store: Awaited<ReturnType<typeof openObjectStore>>) => async () => {
   const { objects } = await store.list('');
-  const found: { key: string; body: Buffer }[] = [];
+  const results: { key: string; body: Buffer }[] = [];
   for (const { key } of objects.sort((a, b) => (a.key < b.key ? -1 : 1))) {
     const chunks: Buffer[] = [];
     for await (const chunk of await store.get(key)) chunks.push(chunk);
-    found.push({ key, body: Buffer.concat(chunks) });
+    results.push({ key, body: Buffer.concat(chunks) });
   }
-  return found;
+  return results;
 };
 
 /** Returns the messages of gzipped NDJSON files, in the order of the keys. */

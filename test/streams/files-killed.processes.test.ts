@@ -19,9 +19,9 @@ const EVENTS = 30;
 /** Starts a proxy in front of a bucket that can discard answers; `lost` counts them. */
 async function startGate() {
   const gate = { isShut: false, lost: 0, endpoint: '' };
-  const server = createServer((asked, answer) => {
+  const server = createServer((requested, answer) => {
     const { host, hostname, port } = new URL(gate.endpoint);
-    const { method, url: path, headers } = asked;
+    const { method, url: path, headers } = requested;
     const onward = request({ hostname, port, method, path, headers: { ...headers, host } }, (response) => {
       if (gate.isShut && method === 'PUT') {
         gate.lost += 1;
@@ -31,7 +31,7 @@ async function startGate() {
       response.pipe(answer);
     });
     onward.on('error', () => answer.destroy());
-    asked.pipe(onward);
+    requested.pipe(onward);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   leaveBehind(() => {
@@ -44,7 +44,7 @@ async function startGate() {
 
 test('a sync process killed during a put loses and duplicates nothing: the name is the same', async () => {
   const { gate, address } = await startGate();
-  const place = await inBucket(async (endpoint) => {
+  const target = await inBucket(async (endpoint) => {
     gate.endpoint = endpoint;
     return address;
   });
@@ -53,8 +53,8 @@ test('a sync process killed during a put loses and duplicates nothing: the name 
   const id = newId();
   await createDestination(pool, {
     ...{ workspaceId: fleet.workspace.id, id, name: 'lake', kind: 'files', gatherMs: 1 },
-    settings: { ...place.settings, format: 'ndjson' },
-    secret: encryptCredentials(place.secret!, id, keysOf(INTEGRATION_KEY)),
+    settings: { ...target.settings, format: 'ndjson' },
+    secret: encryptCredentials(target.secret!, id, keysOf(INTEGRATION_KEY)),
   });
   const round = (index: number) => {
     const objects = Array.from({ length: USERS }, (_, user) => event(`user-${user}`, `event-${index}`));
@@ -62,14 +62,14 @@ test('a sync process killed during a put loses and duplicates nothing: the name 
   };
   for (let index = 0; index < EVENTS; index++) {
     if (index === EVENTS / 2) {
-      await waitUntil(async () => (await place.files()).length > 0, { what: 'the first file' });
+      await waitUntil(async () => (await target.files()).length > 0, { what: 'the first file' });
       gate.isShut = true;
     }
     await round(index);
   }
   await waitUntil(() => gate.lost > 0, { what: 'a file that is there and was not told of' });
   await fleet.end(fleet.syncs[0]!);
-  const before = await place.files();
+  const before = await target.files();
   gate.isShut = false;
   await pool.query('update stream_destinations set leased_until = now()');
   await fleet.startSync();
@@ -80,7 +80,7 @@ test('a sync process killed during a put loses and duplicates nothing: the name 
     },
     { what: 'every message' },
   );
-  const files = await place.files();
+  const files = await target.files();
   const messages = messagesOf(files);
   expect(messages.length).toBe(EVENTS * USERS);
   expect(new Set(messages.map((message) => message.id)).size).toBe(EVENTS * USERS);

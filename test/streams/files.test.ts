@@ -23,16 +23,16 @@ import { apply, cursorOf, deliverStreams, pool, soon, stream, useStore } from '.
 
 useStore();
 
-const places = [
+const targets = [
   ['a folder', () => inFolder()],
   ['the prefix of a bucket', () => inBucket()],
 ] as const;
 
-test.each(places)(
+test.each(targets)(
   'messages are written to %s in order, one file per hour, each visible once complete',
   async (_, make) => {
-    const place = await make();
-    const { workspace, workspaceId, state } = await streamToFiles(place);
+    const target = await make();
+    const { workspace, workspaceId, state } = await streamToFiles(target);
     const users = ['ada', 'bob', 'cy'];
     for (let index = 0; index < 6; index++)
       await apply(workspace, ...users.map((user) => event(user, `event-${index}`)));
@@ -52,7 +52,7 @@ test.each(places)(
     const running = deliverStreams();
     await soon(async () => (await state()).lag === 0);
     await running.stop();
-    const files = await place.files();
+    const files = await target.files();
     const hours = ['08', '09', '10'].map((hour) => `workspace=${workspaceId}/date=2026-11-24/hour=${hour}/`);
     expect(files.map(({ key }) => key)).toEqual(
       hours.map((one) => expect.stringMatching(new RegExp(`^${one}\\d{19}-\\d{19}\\.ndjson\\.gz$`))),
@@ -76,8 +76,8 @@ test.each(places)(
 );
 
 test('a Parquet file has one row per message, which DuckDB reads', async () => {
-  const place = await inFolder();
-  const { workspace, workspaceId, state } = await streamToFiles(place, { format: 'parquet' });
+  const targetStore = await inFolder();
+  const { workspace, workspaceId, state } = await streamToFiles(targetStore, { format: 'parquet' });
   await apply(
     workspace,
     event('ada', 'one'),
@@ -88,7 +88,7 @@ test('a Parquet file has one row per message, which DuckDB reads', async () => {
   await soon(async () => (await state()).lag === 0);
   await running.stop();
   const rows: Record<string, unknown>[] = [];
-  for (const { key, body } of await place.files()) {
+  for (const { key, body } of await targetStore.files()) {
     expect(key).toMatch(/\.parquet$/);
     const file = path.join(temporaryFolder(), 'file.parquet');
     writeFileSync(file, body);
@@ -130,8 +130,8 @@ test('a file is leased only once its oldest row is old enough or its rows fill i
 });
 
 test('a file is polled less often while a transaction holds the log back, and then written', async () => {
-  const place = await inFolder();
-  const { id, workspace, workspaceId, state } = await streamToFiles(place);
+  const target = await inFolder();
+  const { id, workspace, workspaceId, state } = await streamToFiles(target);
   const slow = await pool.connect();
   await slow.query('begin');
   const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
@@ -145,7 +145,7 @@ test('a file is polled less often while a transaction holds the log back, and th
   await pool.query('update stream_destinations set next_try_at = null where id = $1', [id]);
   await soon(async () => (await state()).lag === 0);
   await running.stop();
-  expect(messagesOf(await place.files()).map(({ data }) => data.name)).toEqual(['one']);
+  expect(messagesOf(await target.files()).map(({ data }) => data.name)).toEqual(['one']);
 });
 
 test('a failed stream without remaining messages is not leased again', async () => {
@@ -180,8 +180,8 @@ function opener(puts: (put: () => Promise<void>, signal: AbortSignal) => Promise
 }
 
 test('a put without an answer is repeated with the same name and content', async () => {
-  const place = await inFolder();
-  const { workspace, state, id } = await streamToFiles(place);
+  const target = await inFolder();
+  const { workspace, state, id } = await streamToFiles(target);
   await apply(workspace, event('ada', 'one'), event('bob', 'one'));
   const dying = deliverStreams({
     open: opener(async (put) => {
@@ -191,14 +191,14 @@ test('a put without an answer is repeated with the same name and content', async
   });
   await soon(async () => (await state()).failures > 0);
   await dying.stop();
-  const [before] = await place.files();
+  const [before] = await target.files();
   // The next message may fall into the same hour or into a later one.
   await apply(workspace, event('ada', 'two'));
   await pool.query('update stream_destinations set next_try_at = null where id = $1', [id]);
   const running = deliverStreams();
   await soon(async () => (await state()).lag === 0);
   await running.stop();
-  const files = await place.files();
+  const files = await target.files();
   expect(files).toHaveLength(2);
   expect(files[0]).toEqual(before);
   expect(messagesOf(files).map(({ data }) => data.name)).toEqual(['one', 'one', 'two']);
@@ -206,8 +206,8 @@ test('a put without an answer is repeated with the same name and content', async
 });
 
 test('a process that loses its lease during a put does not move the cursor', async () => {
-  const place = await inFolder();
-  const again = await streamToFiles(place);
+  const target = await inFolder();
+  const again = await streamToFiles(target);
   await apply(again.workspace, event('ada', 'one'));
   const held: (() => void)[] = [];
   const running = deliverStreams({
@@ -221,18 +221,18 @@ test('a process that loses its lease during a put does not move the cursor', asy
   await soon(async () => held.length === 2);
   const { position } = await cursorOf(again);
   held[0]!();
-  await soon(async () => (await place.files()).length === 1);
+  await soon(async () => (await target.files()).length === 1);
   expect(await cursorOf(again)).toEqual({ position, place: 0 });
   expect(await again.state()).toMatchObject({ delivered: 0 });
   held[1]!();
   await soon(async () => (await again.state()).delivered === 1);
   await running.stop();
-  expect(new Set(messagesOf(await place.files()).map(({ id }) => id)).size).toBe(1);
+  expect(new Set(messagesOf(await target.files()).map(({ id }) => id)).size).toBe(1);
 });
 
 test('a stream paused during a put stops it, and repeats the same put when it is resumed', async () => {
-  const place = await inFolder();
-  const paused = await streamToFiles(place);
+  const target = await inFolder();
+  const paused = await streamToFiles(target);
   await apply(paused.workspace, event('ada', 'one'));
   let [begun, ended] = [0, 0];
   const hanging = deliverStreams({
@@ -256,20 +256,20 @@ test('a stream paused during a put stops it, and repeats the same put when it is
   await soon(async () => ended === 1);
   await hanging.stop();
   expect(await paused.state()).toMatchObject({ delivered: 0, failures: 0 });
-  const before = await place.files();
+  const before = await target.files();
   await apply(paused.workspace, event('ada', 'two'));
   await setDestinationState(pool, paused, 'active');
   await pool.query('update stream_destinations set leased_until = null where id = $1', [paused.id]);
   const running = deliverStreams();
   await soon(async () => (await paused.state()).delivered === 2);
   await running.stop();
-  const files = await place.files();
+  const files = await target.files();
   expect([files.length, files[0]]).toEqual([2, before[0]]);
 });
 
 test('a planned file whose rows have all been erased blocks no later file', async () => {
-  const place = await inFolder();
-  const { workspace, state, id } = await streamToFiles(place);
+  const target = await inFolder();
+  const { workspace, state, id } = await streamToFiles(target);
   await apply(workspace, event('ada', 'one'));
   const dying = deliverStreams({ open: opener(() => Promise.reject(new DeliveryError('away'))) });
   await soon(async () => (await state()).failures > 0);
@@ -280,7 +280,7 @@ test('a planned file whose rows have all been erased blocks no later file', asyn
   const running = deliverStreams();
   await soon(async () => (await state()).lag === 0);
   await running.stop();
-  expect(messagesOf(await place.files()).map(({ data }) => data.name ?? data.change)).toEqual([
+  expect(messagesOf(await target.files()).map(({ data }) => data.name ?? data.change)).toEqual([
     'two',
     'deleted',
   ]);

@@ -5,7 +5,7 @@ import { keyOf, requireFolder } from '../../src/streams/file-locations.ts';
 import { gather } from '../../workers/streams/deliver-file.ts';
 import type { Page } from '../../workers/streams/read.ts';
 
-const at = (position: number, place = 0): LogPosition => ({ position: String(position), place });
+const at = (position: number, location = 0): LogPosition => ({ position: String(position), place: location });
 
 /**
  * Returns the entry after whose delivery the cursor is at this place: the last of its row, or an earlier one.
@@ -35,14 +35,14 @@ function page(messages: [LogPosition, string][], end: LogPosition): Page {
 
 async function gathered(pages: Page[], others: Partial<Parameters<typeof gather>[0]> = {}) {
   const rest = [...pages];
-  const { gathered: found, pieces } = gather({
+  const { gathered: result, pieces } = gather({
     ...{ from: at(1), first: rest.shift()!, next: async () => rest.shift() },
     ...{ lastHour: null, ...others },
   });
   const ids: string[] = [];
   for await (const { messages } of pieces) ids.push(...messages.map(({ id }) => id));
-  expect(found.messages).toBe(ids.length);
-  return { ids, end: found.end, hour: found.hour?.toISOString().slice(11, 13), left: rest.length };
+  expect(result.messages).toBe(ids.length);
+  return { ids, end: result.end, hour: result.hour?.toISOString().slice(11, 13), left: rest.length };
 }
 
 test('a file ends at the horizon, its maximum size, before a later hour, or after a page limit', async () => {
@@ -116,9 +116,9 @@ test('keys are in the order of the log, also within a row', () => {
 });
 
 test('a folder must be one of the allowed folders or inside one', () => {
-  const places = { folders: ['/data/streams'], bucketAccess: () => ({}) as never };
+  const targets = { folders: ['/data/streams'], bucketAccess: () => ({}) as never };
   for (const folder of ['/data/streams', '/data/streams/a', '/data/streams/..a'])
-    expect(() => requireFolder(folder, places)).not.toThrow();
+    expect(() => requireFolder(folder, targets)).not.toThrow();
   for (const folder of ['/data', '/data/streams-2', '/', '/etc'])
-    expect(() => requireFolder(folder, places)).toThrow('STREAM_FOLDERS');
+    expect(() => requireFolder(folder, targets)).toThrow('STREAM_FOLDERS');
 });

@@ -55,15 +55,15 @@ test("each user's messages stay in one partition, in order, and survive a killed
   await listen();
   const ids = () => new Set(taken.map(({ headers }) => headers.get('id')));
   await soon(async () => ids().size >= 80);
-  const events = taken.map((message) => ({ ...message, said: JSON.parse(message.value) }));
-  expect(events.filter(({ said, headers }) => said.id !== headers.get('id'))).toEqual([]);
+  const events = taken.map((message) => ({ ...message, payload: JSON.parse(message.value) }));
+  expect(events.filter(({ payload, headers }) => payload.id !== headers.get('id'))).toEqual([]);
   expect(new Set(events.map(({ headers }) => headers.get('type')))).toEqual(new Set(['event']));
   for (const user of users) {
-    const own = events.filter(({ said }) => said.user.external_id === user);
+    const own = events.filter(({ payload }) => payload.user.external_id === user);
     expect(new Set(own.map(({ partition }) => partition)).size).toBe(1);
     expect(new Set(own.map(({ key }) => key)).size).toBe(1);
     // Repetitions are allowed, but not a change of order.
-    const firsts = [...new Set(own.map(({ said }) => said.data.name))];
+    const firsts = [...new Set(own.map(({ payload }) => payload.data.name))];
     const names = ['before', 'after'].flatMap((when) => Array.from({ length: 10 }, (_, n) => `${when}-${n}`));
     expect(firsts).toEqual(names);
   }

@@ -33,8 +33,8 @@ test('after a sync process is killed, another one delivers every message in orde
     const objects = Array.from({ length: USERS }, (_, user) => event(`user-${user}`, `event-${index}`));
     await applyBatch(pool, [deliver(fleet.workspace, objects)]);
   }
-  const asked = receiver.asked;
-  await waitUntil(() => receiver.asked > asked || receiver.messages().length < EVENTS * USERS, {
+  const requested = receiver.requests;
+  await waitUntil(() => receiver.requests > requested || receiver.messages().length < EVENTS * USERS, {
     what: 'a hang',
   });
   const [sync] = fleet.syncs;

@@ -26,7 +26,7 @@ export async function startReceiver() {
     /** Requests that were answered with 2xx, in order. */
     taken: [] as Arrived[],
     /** Number of all requests, whatever their answer. */
-    asked: 0,
+    requests: 0,
     answer: undefined as ((response: ServerResponse) => void) | undefined,
     messages: () => receiver.taken.flatMap(({ messages }) => messages),
     stop: async () => {
@@ -38,7 +38,7 @@ export async function startReceiver() {
     response.on('error', () => {});
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
-    receiver.asked += 1;
+    receiver.requests += 1;
     if (receiver.answer) return receiver.answer(response);
     const body = Buffer.concat(chunks).toString('utf8');
     receiver.taken.push({ headers: request.headers, body, messages: JSON.parse(body).messages });

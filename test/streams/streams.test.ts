@@ -207,9 +207,9 @@ describe('the horizon', () => {
     await appendLog(pool as never, entriesOf([{ ...entry, id: newId() }]), new Date().toISOString());
     const before = BigInt(watch.horizon());
     const failing = vi.spyOn(pool, 'query').mockImplementation(() => Promise.reject(new Error('away')));
-    const looks = await Promise.allSettled([watch.check(), watch.check()]);
+    const checks = await Promise.allSettled([watch.check(), watch.check()]);
     failing.mockRestore();
-    expect(looks.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    expect(checks.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
     expect(BigInt(watch.horizon())).toBe(before);
     await soon(async () => {
       await Promise.all([watch.check(), watch.check()]);
@@ -236,10 +236,10 @@ describe('a failure on the side of Penstock', () => {
     ];
     const streams = await Promise.all(failures.map(() => stream('http://127.0.0.1:9')));
     for (const { workspace } of streams) await apply(workspace, event('ada'));
-    const told: unknown[] = [];
+    const logged: unknown[] = [];
     const log = Object.assign(Object.create(silent), {
       error: ({ err, destination, stream: name }: { err: Error; destination: string; stream: string }) =>
-        told.push([destination, err, typeof name]),
+        logged.push([destination, err, typeof name]),
     });
     const open = ({ id }: { id: string }) => {
       throw failures[streams.findIndex((one) => one.id === id)]?.[0] ?? new DeliveryError('not asked');
@@ -250,9 +250,9 @@ describe('a failure on the side of Penstock', () => {
       expect((await state()).lastError).toBe(failures[index]![1]);
     }
     await running.stop();
-    expect(told).toContainEqual([streams[0]!.id, failures[0]![0], 'string']);
-    expect(told).toContainEqual([streams[1]!.id, failures[1]![0], 'string']);
-    expect(new Set(told.map((one) => (one as string[])[0])).size).toBe(2);
+    expect(logged).toContainEqual([streams[0]!.id, failures[0]![0], 'string']);
+    expect(logged).toContainEqual([streams[1]!.id, failures[1]![0], 'string']);
+    expect(new Set(logged.map((one) => (one as string[])[0])).size).toBe(2);
   });
 });
 
@@ -273,7 +273,7 @@ describe('a receiver that', () => {
     await soon(async () => (await failing.state()).failures > 0);
     expect(await failing.state()).toMatchObject({ lastError: expect.stringContaining(`answered ${status}`) });
     expect((await failing.state()).lag).toBeGreaterThan(0);
-    expect(good.asked).toBe(good.taken.length);
+    expect(good.requests).toBe(good.taken.length);
     bad.answer = undefined;
     await setDestinationState(pool, failing, 'paused');
     await setDestinationState(pool, failing, 'active');

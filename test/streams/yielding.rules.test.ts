@@ -97,8 +97,8 @@ test('the wait for processors is the recent share of time in which other process
   figures = '2000 4000 2\n';
   wait.sample();
   expect(wait.share()).toBe(0.75);
-  for (let look = 0; look < 20; look++) {
-    figures = `${3000 + 1000 * look} 4000 3\n`;
+  for (let round = 0; round < 20; round++) {
+    figures = `${3000 + 1000 * round} 4000 3\n`;
     wait.sample();
   }
   expect(wait.share()).toBeLessThan(0.01);

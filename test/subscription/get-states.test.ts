@@ -161,7 +161,7 @@ describe('/subscription/status/get', () => {
 });
 
 describe('/subscription/user/status', () => {
-  const ask = async (query: string) => (await scene.get(subscriptionGroupsGet(), query)).body;
+  const runQuery = async (query: string) => (await scene.get(subscriptionGroupsGet(), query)).body;
   const ada = () => ({
     email: 'ada@x.com',
     phone: phones(1),
@@ -173,8 +173,8 @@ describe('/subscription/user/status', () => {
   });
 
   test('lists all groups of a user that have a state', async () => {
-    expect(await ask('external_id=ada')).toEqual({ users: [ada()], total_count: 1, message: 'success' });
-    expect(await ask('external_id=bob')).toEqual({
+    expect(await runQuery('external_id=ada')).toEqual({ users: [ada()], total_count: 1, message: 'success' });
+    expect(await runQuery('external_id=bob')).toEqual({
       users: [{ email: null, phone: null, external_id: 'bob', subscription_groups: [] }],
       total_count: 1,
       message: 'success',
@@ -182,31 +182,31 @@ describe('/subscription/user/status', () => {
   });
 
   test('lists all users of an email or a phone', async () => {
-    const { users, total_count } = await ask('email=ada@x.com');
+    const { users, total_count } = await runQuery('email=ada@x.com');
     expect(total_count).toBe(2);
     expect(users.map(({ external_id }: { external_id: string }) => external_id).sort()).toEqual([
       'ada',
       'eve',
     ]);
-    expect((await ask(`phone=${phones(1)}`)).users).toEqual([ada()]);
+    expect((await runQuery(`phone=${phones(1)}`)).users).toEqual([ada()]);
   });
 
   test('returns an empty list for an unknown user', async () => {
-    expect(await ask('external_id=nobody&email=ada@x.com')).toEqual({
+    expect(await runQuery('external_id=nobody&email=ada@x.com')).toEqual({
       users: [],
       total_count: 0,
       message: 'success',
     });
     for (const query of ['email=nonsense', 'external_id=', 'external_id[]=&email=', 'phone=']) {
-      expect(await ask(query)).toEqual({ users: [], total_count: 0, message: 'success' });
+      expect(await runQuery(query)).toEqual({ users: [], total_count: 0, message: 'success' });
     }
-    expect(await ask('external_id=&email=ada@x.com')).toMatchObject({ total_count: 2 });
+    expect(await runQuery('external_id=&email=ada@x.com')).toMatchObject({ total_count: 2 });
   });
 
   test('returns pages', async () => {
     const list = 'external_id=ada&external_id=nobody&external_id=bob&external_id=eve';
     const page = async (query: string) => {
-      const { users, total_count } = await ask(`${list}&${query}`);
+      const { users, total_count } = await runQuery(`${list}&${query}`);
       return [total_count, ...users.map(({ external_id }: { external_id: string }) => external_id)];
     };
     expect(await page('')).toEqual([3, 'ada', 'bob', 'eve']);

@@ -20,8 +20,8 @@ const joins = (id: string) => ({
 
 /** Returns the group state and the global state of a user. */
 async function states(external_id: string) {
-  const found = await scene.user(external_id);
-  return [found.subscription_groups?.[0]?.status, found.email_subscribe];
+  const result = await scene.user(external_id);
+  return [result.subscription_groups?.[0]?.status, result.email_subscribe];
 }
 
 /** The result must be the same for one batch and for one batch per object. */
@@ -240,11 +240,11 @@ test.each([
 test.each([
   ['the state', 0],
   ['the phone', 1],
-])('an opt-out survives a new phone that is set in another lane: %s first', async (name, place) => {
+])('an opt-out survives a new phone that is set in another lane: %s first', async (name, position) => {
   const { texts } = scene.groups;
-  const [from, to] = [phones(140 + place), phones(150 + place)];
+  const [from, to] = [phones(140 + position), phones(150 + position)];
   await scene.apply([has(name, on(from)), says(user(name), texts, 'subscribed')]);
   const objects = [says(user(name), texts, 'unsubscribed'), has(name, on(to))];
-  await scene.inTwoLanes({ object: objects[place]! }, { object: objects[1 - place]! });
+  await scene.inTwoLanes({ object: objects[position]! }, { object: objects[1 - position]! });
   expect(await states(name)).toEqual(['Unsubscribed', 'subscribed']);
 });

@@ -220,8 +220,8 @@ describe.each(forms)('%s', (form, set) => {
     expect(answer.status).toBe(201);
     expect(answer.body.errors).toEqual(
       isV2
-        ? [1, 2].map((place) => ({
-            type: `email[${place}]: ${text}`,
+        ? [1, 2].map((offset) => ({
+            type: `email[${offset}]: ${text}`,
             input_array: 'subscription_groups',
             index: 0,
           }))

@@ -35,9 +35,9 @@ test.each([
 });
 
 test('installed packages have the same licence as the lock file', () => {
-  const others = packages.flatMap(({ name, license, places }) =>
-    places
-      .map((place) => path.join(packageRoot, place, 'package.json'))
+  const others = packages.flatMap(({ name, license, folders }) =>
+    folders
+      .map((folder) => path.join(packageRoot, folder, 'package.json'))
       .filter((file) => existsSync(file))
       .map((file) => JSON.parse(readFileSync(file, 'utf8')).license)
       .filter((installed) => installed !== license && !(license === 'none' && installed === undefined))
@@ -51,10 +51,10 @@ test('generated/packages.md is current: npm run generate', () => {
 });
 
 test('docs/evidence/dependencies.md has the current counts', () => {
-  const places = packages.flatMap((one) => one.places).length;
+  const folderCount = packages.flatMap((one) => one.folders).length;
   const page = readFileSync(path.join(packageRoot, 'docs/evidence/dependencies.md'), 'utf8');
   const [, counted, of] = /npm counts (\d+) places in the lock file, of (\d+) packages/.exec(page) ?? [];
-  expect([Number(counted), Number(of)]).toEqual([places, packages.length]);
+  expect([Number(counted), Number(of)]).toEqual([folderCount, packages.length]);
 });
 
 describe('the snapshot of advisories', () => {

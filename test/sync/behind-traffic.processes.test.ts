@@ -56,19 +56,19 @@ describe.each(eitherBackend)('live requests during a sync, with the queue in %s'
 
   test('a run waits while the lanes have a backlog', async () => {
     const run = await scene.begin(await scene.integrate({ rows: [countingRow('behind', at(0))] }));
-    let behind = true;
-    const asked: number[] = [];
+    let isBehind = true;
+    const requested: number[] = [];
     const context = {
       ...scene.context,
       throttleOf: () => async (rows: number) => {
-        asked.push(rows);
-        return behind ? 5 : 0;
+        requested.push(rows);
+        return isBehind ? 5 : 0;
       },
     };
     const worked = processRun(run, context, never);
-    await waitUntil(() => asked.length > 20, { what: 'it to ask again' });
+    await waitUntil(() => requested.length > 20, { what: 'it to ask again' });
     expect((await scene.pool.query('select from sync_chunks')).rowCount).toBe(0);
-    behind = false;
+    isBehind = false;
     expect(await worked).toBe(true);
     expect(await scene.runRow(run)).toMatchObject({ status: 'success', rows_synced: 1 });
   });

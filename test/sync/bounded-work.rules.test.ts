@@ -47,11 +47,11 @@ async function chunkOf(rows: SourceRow[], size = 1000): Promise<SourceRow[]> {
 }
 
 describe.each(kinds)('a chunk of %s', (kind) => {
-  const judge = createRowValidator('service_id');
+  const validateRow = createRowValidator('service_id');
   const making = {
     run: { id: caller.requestId, kind, updateExistingOnly: false, workspaceId: caller.workspaceId },
     caller,
-    judge,
+    judge: validateRow,
     lanes: 4,
     maxEnvelopeObjects: 2000,
   };

@@ -205,7 +205,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
   test('a source that fails midway is an error: rows before it count, and the next run continues', async () => {
     const table = {
       rows: users('half', 1200).map((user, i) => countingRow(user, at(i))),
-      failure: { behind: 1000, error: new SourceError('failed', 'the warehouse went away') },
+      failure: { afterRows: 1000, error: new SourceError('failed', 'the warehouse went away') },
     };
     const integration = await scene.integrate(table);
     const run = await scene.sync(integration);

@@ -5,7 +5,7 @@ export interface MemoryRows {
   rows: SourceRow[];
   columns?: string[];
   /** Error that is thrown after this number of rows. */
-  failure?: { behind: number; error: SourceError };
+  failure?: { afterRows: number; error: SourceError };
 }
 
 /** Reads a table in memory, because the engine's treatment of rows is independent of their source. */
@@ -19,7 +19,7 @@ export function memorySource(table: MemoryRows): Source {
       );
       for (let start = 0; start < due.length && !signal.aborted; start += batch) {
         const { failure } = table;
-        if (failure && start >= failure.behind) throw failure.error;
+        if (failure && start >= failure.afterRows) throw failure.error;
         yield due.slice(start, start + batch);
       }
     },

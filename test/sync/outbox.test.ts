@@ -19,7 +19,7 @@ import { createWorkspace } from '../setup/workspace.ts';
 
 const updatedAt = '2026-01-30T08:00:00.123456Z';
 const payload = '{"plan":"pro"}';
-const judge = createRowValidator('service_id');
+const validateRow = createRowValidator('service_id');
 
 let database: Database;
 let workspaceId: string;
@@ -43,7 +43,7 @@ async function makeRun() {
     { rows: 0, failed: 0, warned: 0, newest: undefined },
     {
       run: { id, kind: 'attributes', updateExistingOnly: false, workspaceId },
-      ...{ caller: callerOf(workspaceId), judge, lanes: 4, maxEnvelopeObjects: 100 },
+      ...{ caller: callerOf(workspaceId), judge: validateRow, lanes: 4, maxEnvelopeObjects: 100 },
     },
   );
   return { id, chunk };

@@ -5,7 +5,7 @@ import { createRowValidator } from '../../workers/sync/chunk.ts';
 import { callerOf } from '../operations/caller.ts';
 
 const updatedAt = '2026-01-30T08:00:00.123456Z';
-const judge = createRowValidator('braze_id');
+const validateRow = createRowValidator('braze_id');
 const blocked = callerOf('018f0000-0000-7000-8000-000000000000', { isBlocked: (id) => id === 'undefined' });
 
 interface Given {
@@ -22,7 +22,7 @@ function judged(given: Given) {
   const { kind = 'attributes', identifiers = { external_id: 'ada' }, updateExistingOnly = false } = given;
   const payload = given.text ?? (given.payload === undefined ? undefined : JSON.stringify(given.payload));
   const row = { updatedAt, identifiers, ...(payload !== undefined && { payload }), ...given.row };
-  const verdict = judge(row, 0, { caller: blocked, kind, updateExistingOnly });
+  const verdict = validateRow(row, 0, { caller: blocked, kind, updateExistingOnly });
   return 'error' in verdict ? verdict.error : verdict.object;
 }
 

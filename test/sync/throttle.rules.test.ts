@@ -12,9 +12,9 @@ function scene(lanes = 1) {
   let now = 0;
   let waiting = 0;
   const buckets = memoryTokenBuckets(() => now);
-  const ask = createThrottle({ buckets, waiting: () => waiting, lanes, workspaceId: workspace });
+  const send = createThrottle({ buckets, waiting: () => waiting, lanes, workspaceId: workspace });
   return {
-    ask,
+    send,
     live: (limit: { requests: number; windowSeconds: number }, tokens: number) =>
       buckets.take(`${workspace}:users.track`, limit, tokens),
     pass: (milliseconds: number) => {
@@ -28,36 +28,36 @@ function scene(lanes = 1) {
 
 describe('the throttle of a sync', () => {
   test('one token of /users/track pays for 75 rows, across chunks', async () => {
-    const { ask, live } = scene();
+    const { send, live } = scene();
     const limit = { requests: 100, windowSeconds: 60 };
-    for (let chunk = 0; chunk < 15; chunk++) expect(await ask(10, limit)).toBe(0);
+    for (let chunk = 0; chunk < 15; chunk++) expect(await send(10, limit)).toBe(0);
     expect(await live(limit, 0)).toMatchObject({ left: 98 });
   });
 
   test('half of the bucket is reserved for live requests', async () => {
-    const { ask, live, pass } = scene();
+    const { send, live, pass } = scene();
     const limit = { requests: 100, windowSeconds: 100 };
     let rows = 0;
-    while ((await ask(75, limit)) === 0) rows += 75;
+    while ((await send(75, limit)) === 0) rows += 75;
     expect(rows).toBe(51 * 75);
     expect((await live(limit, 0)).left).toBe(49);
     pass(1000);
-    expect(await ask(75, limit)).toBe(0);
+    expect(await send(75, limit)).toBe(0);
     // Live requests may use the whole bucket; the sync then waits until it is half full.
     await live(limit, 49);
     for (let second = 0; second < 50; second++) {
-      expect(await ask(75, limit)).toBeGreaterThan(0);
+      expect(await send(75, limit)).toBeGreaterThan(0);
       pass(1000);
     }
     pass(1000);
-    expect(await ask(75, limit)).toBe(0);
+    expect(await send(75, limit)).toBe(0);
   });
 
   test('a chunk that costs more than a small bucket holds is paid for in parts', async () => {
-    const { ask, pass } = scene();
+    const { send, pass } = scene();
     const limit = { requests: 2, windowSeconds: 1 };
     let milliseconds = 0;
-    for (let wait = await ask(750, limit); wait > 0; wait = await ask(750, limit)) {
+    for (let wait = await send(750, limit); wait > 0; wait = await send(750, limit)) {
       pass(wait);
       milliseconds += wait;
     }
@@ -67,10 +67,10 @@ describe('the throttle of a sync', () => {
   });
 
   test('waits while the lanes have a backlog', async () => {
-    const { ask, wait } = scene(4);
+    const { send, wait } = scene(4);
     wait(12);
-    expect(await ask(75)).toBeGreaterThan(0);
+    expect(await send(75)).toBeGreaterThan(0);
     wait(11);
-    expect(await ask(75)).toBe(0);
+    expect(await send(75)).toBe(0);
   });
 });

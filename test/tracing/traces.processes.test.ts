@@ -239,23 +239,23 @@ describe('a collector that rejects spans', () => {
     const [{ port, log }] = fleet.edges as [Fleet['edges'][0]];
     const [failed, dropped] = [await count(port, 'failed'), await count(port, 'dropped')];
     collector.behave(mode);
-    const told = () => log.filter(({ msg }) => String(msg).startsWith('spans do not reach')).length;
-    const before = told();
-    const flood = async () => {
+    const countReports = () => log.filter(({ msg }) => String(msg).startsWith('spans do not reach')).length;
+    const before = countReports();
+    const sendBurst = async () => {
       const answers = await Promise.all(Array.from({ length: 60 }, () => track()));
       expect(answers.map(({ status }) => status)).toEqual(Array(60).fill(201));
     };
-    await flood();
+    await sendBurst();
     await waitUntil(
       async () => {
-        await flood();
+        await sendBurst();
         // Each hanging batch blocks the next one; at most 128 spans wait.
         if (mode === 'hangs' && (await count(port, 'dropped')) === dropped) return false;
         return (await count(port, 'failed')) > failed + 64;
       },
       { what: 'batches that failed, and spans that were left out' },
     );
-    expect(told()).toBe(before + 1);
+    expect(countReports()).toBe(before + 1);
     collector.behave('takes');
     await waitUntil(
       async () => {

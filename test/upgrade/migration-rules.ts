@@ -126,20 +126,20 @@ export async function judgeMigration(sql: string, releases: Releases): Promise<s
   for (const { stmt, stmt_location: from = 0, stmt_len: length } of stmts) {
     const text = bytes.subarray(from, length === undefined ? undefined : from + length).toString();
     const [[kind, node]] = Object.entries<Node>(stmt) as [[string, Node]];
-    const [, within] = WHERE_SUPPORTED.exec(text.replace(/^\s*--.*$/gm, '')) ?? [];
-    if (within !== undefined) {
-      faults.push(...(await judgeMigration(within, releases)));
+    const [, supportedRelease] = WHERE_SUPPORTED.exec(text.replace(/^\s*--.*$/gm, '')) ?? [];
+    if (supportedRelease !== undefined) {
+      faults.push(...(await judgeMigration(supportedRelease, releases)));
       continue;
     }
-    const found = faultsOf(kind, node, { made, text });
+    const result = faultsOf(kind, node, { made, text });
     if (kind === 'CreateStmt') made.add(node.relation.relname);
     const shown = text
       .replace(/^\s*--.*$/gm, '')
       .replace(/\s+/g, ' ')
       .trim();
     const contract = CONTRACT.exec(text);
-    if (found.length > 0 && contract) faults.push(...faultsOfContract(contract, releases, shown));
-    else faults.push(...found.map((fault) => `${fault}: ${shown}`));
+    if (result.length > 0 && contract) faults.push(...faultsOfContract(contract, releases, shown));
+    else faults.push(...result.map((fault) => `${fault}: ${shown}`));
   }
   return faults;
 }

@@ -38,7 +38,7 @@ test('migrations keep everything that processes of the previous release use', as
 });
 
 describe('the check of migrations', () => {
-  const judge = (sql: string) => judgeMigration(sql, { version: '1.2.0', previous: '1.1.0' });
+  const checkMigration = (sql: string) => judgeMigration(sql, { version: '1.2.0', previous: '1.1.0' });
 
   test.each([
     ['drop table usage', 'drops'],
@@ -74,7 +74,7 @@ describe('the check of migrations', () => {
     ['alter table usage set unlogged', 'AT_SetUnLogged'],
     ['create table n (w uuid references workspaces (id))', 'keeps the release before from deleting'],
   ])('rejects: %s', async (statement, fault) => {
-    const faults = await judge(`-- Why it is done.\n${statement};`);
+    const faults = await checkMigration(`-- Why it is done.\n${statement};`);
     expect(faults).toHaveLength(1);
     expect(faults[0]).toContain(fault);
     expect(faults[0]).toContain(/drop table usage/.exec(statement)?.[0] ?? statement);
@@ -91,12 +91,12 @@ describe('the check of migrations', () => {
     'do $$ begin\nalter table t alter c set compression lz4;\nexception when feature_not_supported then null;\nend $$',
     '-- beforehand: create index concurrently profiles_seen on profiles (seen)\ncreate index if not exists profiles_seen on profiles (seen)',
   ])('accepts: %s', async (sql) => {
-    expect(await judge(sql)).toEqual([]);
+    expect(await checkMigration(sql)).toEqual([]);
   });
 
   test('a contract step needs its release, and a previous release that no longer uses the thing', async () => {
     const step = (allowed: string, unused: string) =>
-      judge(
+      checkMigration(
         `-- Over.\n-- contract ${allowed}: the column nick, unused since ${unused}\nalter table profiles drop column nick;`,
       );
     expect(await step('1.2.0', '1.1.0')).toEqual([]);
@@ -110,11 +110,11 @@ describe('the check of migrations', () => {
 
   test('a contract step covers only the next statement', async () => {
     const sql = '-- contract 1.2.0: the index a, unused since 1.1.0\ndrop index a;\ndrop index b;';
-    expect(await judge(sql)).toEqual(['drops: drop index b']);
+    expect(await checkMigration(sql)).toEqual(['drops: drop index b']);
   });
 
   test('the check would have rejected some of the migrations from before it existed', async () => {
-    expect(await judge(readMigration('0025_users_by_prefix'))).toEqual([
+    expect(await checkMigration(readMigration('0025_users_by_prefix'))).toEqual([
       expect.stringContaining('stops all who write'),
       ...['events', 'purchases'].flatMap((table) => [
         expect.stringContaining(`drops a constraint: alter table ${table}`),

@@ -24,9 +24,9 @@ const RUNS = ['package.json', 'prisma', 'dist', 'src'];
  * present.
  */
 export function whyNoHistory(): string | undefined {
-  const found = spawnSync('git', ['cat-file', '-e', `${previous.commit}^{commit}`], { cwd: packageRoot });
-  if (found.status === 0) return undefined;
-  const reason = found.error
+  const probe = spawnSync('git', ['cat-file', '-e', `${previous.commit}^{commit}`], { cwd: packageRoot });
+  if (probe.status === 0) return undefined;
+  const reason = probe.error
     ? 'git is not installed'
     : `this checkout does not have commit ${previous.commit}`;
   return (

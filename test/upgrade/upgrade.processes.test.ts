@@ -84,7 +84,7 @@ describe.skipIf(reason)(`together with release ${previous.version}`, () => {
       await more();
       await fleet.end(worker, 'SIGTERM');
       await more();
-      await settle(scene, fleet, { load, circles });
+      await waitUntilApplied(scene, fleet, { load, circles });
       expect(fleet.edges).toEqual([edgeAgain]);
       await fleet.stop();
     },
@@ -124,7 +124,7 @@ describe.skipIf(reason)(`together with release ${previous.version}`, () => {
       await fleet.startWorker();
       await fleet.startEdge();
       await load.more(100);
-      await settle(scene, fleet, { load });
+      await waitUntilApplied(scene, fleet, { load });
       await fleet.stop();
     },
     PATIENCE_MS,
@@ -146,14 +146,14 @@ async function oldest({ env }: Fleet): Promise<number> {
   return Math.max(...lanes.map(({ oldest_seconds: seconds }) => seconds));
 }
 
-async function settle(
+async function waitUntilApplied(
   scene: Scene,
   fleet: Fleet,
   { load, circles }: Pick<Traffic, 'load'> & Partial<Pick<Traffic, 'circles'>>,
 ): Promise<void> {
   // Objects that the previous release's workers applied are missing from the series.
   const whenDrained = () => penstock(['series', 'recount'], fleet.env);
-  await scene.settle(fleet, { load, ...(circles && { circles }), whenDrained });
+  await scene.waitUntilApplied(fleet, { load, ...(circles && { circles }), whenDrained });
   expect(scene.describeFindings()).toEqual([]);
   expect(scene.sums[0]).toMatchObject({ lost: 0, doubled: 0, outOfOrder: 0 });
   expect(scene.sums[0]!.applied).toBe(scene.sums[0]!.acknowledged);

@@ -19,7 +19,7 @@ const limitOf = async (api: Api, target: string, body: object) =>
 
 /** Requests of a rule, and their result at each level. */
 interface Case {
-  ask(api: Api): Promise<unknown>;
+  probe(api: Api): Promise<unknown>;
   spec: unknown;
   current: unknown;
 }
@@ -27,7 +27,7 @@ interface Case {
 /** A case for each rule of the list that docs/vendor-rules.md is generated from. */
 const cases: Record<VendorRuleName, Case> = {
   objectsOfRequest: {
-    async ask({ send }) {
+    async probe({ send }) {
       const events = attributesOf(30).map((one) => ({ ...one, name: 'opened', time }));
       const { status, body } = await send('/users/track', { attributes: attributesOf(46), events });
       return [status, body.message, body.errors];
@@ -40,17 +40,17 @@ const cases: Record<VendorRuleName, Case> = {
     ],
   },
   trackRate: {
-    ask: (api) => limitOf(api, '/users/track', { attributes: [{ external_id: 'ada' }] }),
+    probe: (api) => limitOf(api, '/users/track', { attributes: [{ external_id: 'ada' }] }),
     spec: '50000',
     current: '3000',
   },
   exportRate: {
-    ask: (api) => limitOf(api, '/users/export/ids', { external_ids: ['ada'] }),
+    probe: (api) => limitOf(api, '/users/export/ids', { external_ids: ['ada'] }),
     spec: '2500',
     current: '250',
   },
   rateWindows: {
-    async ask({ send }) {
+    async probe({ send }) {
       // The window is an hour: two requests within it have the same reset, on the hour.
       const resetOf = async () => Number((await send('/events/list')).headers.get('X-RateLimit-Reset'));
       const [first, second] = [await resetOf(), await resetOf()];
@@ -60,7 +60,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: true,
   },
   eventPropertyBytes: {
-    async ask({ send }) {
+    async probe({ send }) {
       const named = { external_id: 'large', time };
       const event = (bytes: number) => ({
         ...named,
@@ -78,7 +78,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: [2, undefined],
   },
   primaryIdentifiers: {
-    async ask({ send, serviceId }) {
+    async probe({ send, serviceId }) {
       const attributes = [
         { external_id: 'twice', user_alias: aliasOf('twice'), first_name: 'Ada' },
         { external_id: 'twice', email: 'twice@example.com', phone: '+14155552671' },
@@ -91,7 +91,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: [1, "You must specify only one of 'external_id', 'user_alias' or 'the service id'"],
   },
   errorCodes: {
-    async ask({ send }) {
+    async probe({ send }) {
       const attributes = [{ external_id: 'ada', email: 'no address' }, { external_id: 'ada' }];
       const events = [{ external_id: 'ada', name: 'opened' }];
       const { status, body } = await send('/users/track', { attributes, events });
@@ -110,7 +110,7 @@ const cases: Record<VendorRuleName, Case> = {
     ],
   },
   invalidLocation: {
-    async ask({ send }) {
+    async probe({ send }) {
       const attributes = [{ external_id: 'ada', current_location: { latitude: 52 } }];
       const { status, body } = await send('/users/track', { attributes });
       return [status, body.errors?.[0].type, body.warnings?.length];
@@ -119,7 +119,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: [400, 'BAD_LOCATION_UPDATE', undefined],
   },
   unknownCountry: {
-    async ask({ send, user }) {
+    async probe({ send, user }) {
       for (const country of ['DE', 'Atlantis'])
         await send('/users/track', { attributes: [{ external_id: 'moved', country }] });
       return (await user('moved'))?.country;
@@ -128,7 +128,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: undefined,
   },
   trackSync: {
-    async ask({ send }) {
+    async probe({ send }) {
       const attributes = [{ external_id: 'sync', logins: { inc: 2 }, first_name: 'Ada' }];
       const { status, body } = await send('/users/track/sync', { attributes });
       return [status, body.users];
@@ -137,7 +137,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: [201, [{ external_id: 'sync', custom_attributes: { logins: 2 } }]],
   },
   mergeTypes: {
-    async ask({ send, user }) {
+    async probe({ send, user }) {
       await send('/users/track', { attributes: [{ email: 'mixed@example.com', plan: 'pro' }] });
       await send('/users/track', { attributes: [{ external_id: 'mixed' }] });
       const identifier_to_merge = { email: 'mixed@example.com', prioritization: ['unidentified'] };
@@ -150,7 +150,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: [202, 'success', { plan: 'pro' }],
   },
   mergeMessage: {
-    async ask({ send }) {
+    async probe({ send }) {
       const update = { identifier_to_merge: {}, identifier_to_keep: { external_id: 'ada' } };
       const { status, body } = await send('/users/merge', { merge_updates: [update] });
       return [status, body.message, body.errors[0].type];
@@ -159,7 +159,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: [400, vendorRules.mergeMessage.current.value, vendorRules.mergeMessage.current.value],
   },
   takenLabel: {
-    async ask({ send, user }) {
+    async probe({ send, user }) {
       const user_aliases = [
         { ...aliasOf('first'), external_id: 'labelled' },
         aliasOf('second'),
@@ -174,14 +174,14 @@ const cases: Record<VendorRuleName, Case> = {
           { external_id: 'new', user_alias: aliasOf('third') },
         ],
       });
-      const found = (await user('labelled')) as { user_aliases: object[]; custom_attributes?: object };
-      return [found.user_aliases, found.custom_attributes, (await user('new'))?.user_aliases];
+      const result = (await user('labelled')) as { user_aliases: object[]; custom_attributes?: object };
+      return [result.user_aliases, result.custom_attributes, (await user('new'))?.user_aliases];
     },
     spec: [[aliasOf('first')], { plan: 'pro' }, [aliasOf('third')]],
     current: [[aliasOf('first')], undefined, [aliasOf('third')]],
   },
   largeBulkBody: {
-    async ask({ send }) {
+    async probe({ send }) {
       const { status, body } = await send('/users/track/bulk', {
         attributes: [{ external_id: 'ada', note: 'x'.repeat(2_200_000) }],
       });
@@ -191,7 +191,7 @@ const cases: Record<VendorRuleName, Case> = {
     current: [400, 'Request Entity Too Large'],
   },
   serviceIdField: {
-    async ask({ send, user }) {
+    async probe({ send, user }) {
       await send('/users/track', { attributes: [{ external_id: 'named' }] });
       return Object.keys((await user('named'))!).filter((name) => /^(service|braze)_id$/.test(name));
     },
@@ -209,8 +209,8 @@ beforeAll(async () => {
 afterAll(() => Promise.all(Object.values(servers).map(({ stop }) => stop())));
 
 describe.each(vendorLevels)('VENDOR_RULES=%s', (level) => {
-  test.each(Object.entries(cases))('follows its rule %s', async (_name, { ask, [level]: expected }) => {
-    expect(await ask(servers[level].api)).toEqual(expected);
+  test.each(Object.entries(cases))('follows its rule %s', async (_name, { probe, [level]: expected }) => {
+    expect(await probe(servers[level].api)).toEqual(expected);
   });
 
   test('describes its operations and limits in /openapi.json', async () => {
@@ -224,13 +224,13 @@ describe.each(vendorLevels)('VENDOR_RULES=%s', (level) => {
 });
 
 describe('POST /users/track/sync with VENDOR_RULES=current', () => {
-  const ask = (body: object, headers?: Record<string, string>) =>
+  const call = (body: object, headers?: Record<string, string>) =>
     servers.current.api.send('/users/track/sync', body, headers);
 
   test('answers with the stored values of the custom attributes of the object alone', async () => {
-    await ask({ attributes: [{ external_id: 'ada', logins: 1, plan: 'pro', old: 1 }] });
+    await call({ attributes: [{ external_id: 'ada', logins: 1, plan: 'pro', old: 1 }] });
     const attributes = [{ external_id: 'ada', logins: { inc: 2 }, old: null, tags: ['a', 'b', 'a'] }];
-    expect(await ask({ attributes })).toMatchObject({
+    expect(await call({ attributes })).toMatchObject({
       status: 201,
       body: {
         users: [{ external_id: 'ada', custom_attributes: { logins: 3, tags: ['b', 'a'] } }],
@@ -241,10 +241,10 @@ describe('POST /users/track/sync with VENDOR_RULES=current', () => {
 
   test('answers with the first and last time and the count of the event', async () => {
     const event = { email: 'Grace@example.com', name: 'rented', time };
-    await ask({ events: [{ ...event, name: 'other' }] });
-    await ask({ events: [event] });
+    await call({ events: [{ ...event, name: 'other' }] });
+    await call({ events: [event] });
     const later = { ...event, time: '2026-02-01T12:00:00Z' };
-    expect((await ask({ events: [later] })).body.users).toEqual([
+    expect((await call({ events: [later] })).body.users).toEqual([
       {
         email: 'grace@example.com',
         custom_events: [{ name: 'rented', first: iso, last: '2026-02-01T12:00:00.000Z', count: 2 }],
@@ -255,31 +255,31 @@ describe('POST /users/track/sync with VENDOR_RULES=current', () => {
   test('answers with the product of a purchase by alias', async () => {
     const user_alias = { alias_name: 'c-1', alias_label: 'cookie' };
     const purchase = { user_alias, product_id: 'book', currency: 'USD', price: 3, quantity: 2, time };
-    expect((await ask({ purchases: [{ ...purchase, _update_existing_only: false }] })).body.users).toEqual([
+    expect((await call({ purchases: [{ ...purchase, _update_existing_only: false }] })).body.users).toEqual([
       { user_alias, purchase_events: [{ product_id: 'book', first: iso, last: iso, count: 2 }] },
     ]);
   });
 
   test('answers without a user if only existing users may be updated and the user is unknown', async () => {
     const attributes = [{ external_id: 'nobody', plan: 'pro', _update_existing_only: true }];
-    expect(await ask({ attributes })).toMatchObject({ status: 201, body: { users: [] } });
+    expect(await call({ attributes })).toMatchObject({ status: 201, body: { users: [] } });
   });
 
   test('rejects a second object, and an invalid object', async () => {
     const one = { external_id: 'ada', plan: 'pro' };
     const event = { external_id: 'ada', name: 'opened', time };
     for (const body of [{ attributes: [one, one] }, { attributes: [one], events: [event] }])
-      expect(await ask(body)).toMatchObject({ status: 400, body: { message: 'Max Input Length Exceeded' } });
-    const invalid = await ask({ events: [{ external_id: 'ada', name: 'opened' }] });
+      expect(await call(body)).toMatchObject({ status: 400, body: { message: 'Max Input Length Exceeded' } });
+    const invalid = await call({ events: [{ external_id: 'ada', name: 'opened' }] });
     expect(invalid.status).toBe(400);
     expect(invalid.body.errors).toEqual([{ type: "'time' is required", input_array: 'events', index: 0 }]);
-    expect((await ask({})).status).toBe(400);
+    expect((await call({})).status).toBe(400);
   });
 
   test('applies a request with an Idempotency-Key once, and repeats its answer', async () => {
     const body = { attributes: [{ external_id: 'once', logins: { inc: 1 } }] };
     const answers = [];
-    for (let turn = 0; turn < 2; turn++) answers.push(await ask(body, { 'Idempotency-Key': 'once' }));
+    for (let turn = 0; turn < 2; turn++) answers.push(await call(body, { 'Idempotency-Key': 'once' }));
     for (const { status, body: answer } of answers)
       expect([status, answer.users]).toEqual([
         201,

@@ -18,9 +18,9 @@ async function counted(given: { workspace?: string; lane?: number; objects: Acce
   const workspaces = new Map<string, { id: string }>();
   const deliveries = [];
   for (const { workspace = 'shop', lane = 0, objects } of given) {
-    const known = workspaces.get(workspace) ?? (await createWorkspace(pool, crypto.randomUUID()));
-    workspaces.set(workspace, known);
-    deliveries.push(deliver(known, objects, lane));
+    const entry = workspaces.get(workspace) ?? (await createWorkspace(pool, crypto.randomUUID()));
+    workspaces.set(workspace, entry);
+    deliveries.push(deliver(entry, objects, lane));
   }
   const result = await applyBatch(pool, deliveries);
   expect(result).toMatchObject({ kind: 'applied', deadLetters: [] });

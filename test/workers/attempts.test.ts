@@ -25,14 +25,14 @@ const watched = (objects: AcceptedObject[]): Delivery => ({
 });
 
 /** Simulates a worker process that died while it applied an envelope, or one of its objects alone. */
-async function endedDuring(delivery: Delivery, place?: number): Promise<void> {
+async function endedDuring(delivery: Delivery, position?: number): Promise<void> {
   const attempts = new Attempts({ pool, log: silent });
   await attempts.begin([delivery]);
-  if (place === undefined) return;
+  if (position === undefined) return;
   const { items } = open([delivery]);
   await new Promise<void>((resolve) => {
     void attempts.alone(async (begin) => {
-      await begin(items[place]!.object.id);
+      await begin(items[position]!.object.id);
       resolve();
       return new Promise<never>(() => {});
     });
@@ -51,10 +51,10 @@ async function applied(...deliveries: Delivery[]) {
 
 async function outcomesOf({ envelope }: Delivery) {
   const ids = envelope.objects.map(({ id }) => id);
-  const ask = async (statement: string) => (await pool.query<{ id: string }>(statement, [ids])).rows;
+  const runQuery = async (statement: string) => (await pool.query<{ id: string }>(statement, [ids])).rows;
   return {
-    events: (await ask('select id from events where id = any ($1)')).length,
-    letters: await ask('select id, reason from dead_letters where id = any ($1)'),
+    events: (await runQuery('select id from events where id = any ($1)')).length,
+    deadLetters: await runQuery('select id, reason from dead_letters where id = any ($1)'),
   };
 }
 
@@ -83,7 +83,7 @@ test('an object that ended two processes becomes a dead letter, and its neighbou
   expect(await applied(delivery)).toEqual({ setAside: 1, transactions: 3 });
   expect(await outcomesOf(delivery)).toMatchObject({
     events: 2,
-    letters: [
+    deadLetters: [
       { id: delivery.envelope.objects[1]!.id, reason: expect.stringMatching(/^ended the process: /) },
     ],
   });
@@ -92,9 +92,9 @@ test('an object that ended two processes becomes a dead letter, and its neighbou
 
 test('objects that ended one process take effect, each in its own transaction', async () => {
   const delivery = watched([event('ada'), event('bob')]);
-  for (const place of [undefined, undefined, 0, 1]) await endedDuring(delivery, place);
+  for (const index of [undefined, undefined, 0, 1]) await endedDuring(delivery, index);
   expect(await applied(delivery)).toEqual({ setAside: 0, transactions: 2 });
-  expect(await outcomesOf(delivery)).toEqual({ events: 2, letters: [] });
+  expect(await outcomesOf(delivery)).toEqual({ events: 2, deadLetters: [] });
 });
 
 test('a watched envelope that ended no process is applied as a whole', async () => {

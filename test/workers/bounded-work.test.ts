@@ -94,9 +94,9 @@ describe('G8: the next workspace in the lane waits for less than 3 s of processo
       const objects = range(75).map(() => attributes('updates', { change }));
       expect(await neighbourWaits(objects)).toBeLessThan(DEADLINE);
       const ids = new Set(objects.map(({ id }) => id));
-      const letters = (await readDeadLetters(pool)).filter(({ id }) => ids.has(id));
-      expect(letters).toHaveLength(75);
-      expect(letters[0]!.reason).toContain("'$update'");
+      const deadLetters = (await readDeadLetters(pool)).filter(({ id }) => ids.has(id));
+      expect(deadLetters).toHaveLength(75);
+      expect(deadLetters[0]!.reason).toContain("'$update'");
       expect((await readCustom('updates')).list0).toEqual(ones);
     },
     FILLING,
@@ -167,8 +167,10 @@ test('G8: an alias for a user with 500 aliases becomes a dead letter that names 
     identity('alias_new', { external_id: 'named', user_alias: { alias_label, alias_name: 'name' } }),
   );
   await store(given);
-  const letters = (await readDeadLetters(pool)).filter(({ kind }) => kind === 'alias_new');
-  expect(letters).toMatchObject([{ id: given[1]!.id, reason: expect.stringContaining('500 aliases') }]);
+  const deadLetterRows = (await readDeadLetters(pool)).filter(({ kind }) => kind === 'alias_new');
+  expect(deadLetterRows).toMatchObject([
+    { id: given[1]!.id, reason: expect.stringContaining('500 aliases') },
+  ]);
 });
 
 test('G8: a user keeps its custom attributes when an object would make them too large', async () => {
@@ -187,6 +189,8 @@ test('G8: a user keeps its custom attributes when an object would make them too 
   ]);
   expect(await readCustom('full-again')).toEqual(await readCustom('full'));
   expect(Object.keys(await readCustom('full'))).toHaveLength(999);
-  const letters = (await readDeadLetters(pool)).filter(({ reason }) => reason.includes('custom attributes'));
-  expect(letters.map(({ id }) => id)).toEqual([sent[2]!.id, again[2]!.id].sort());
+  const deadLetters = (await readDeadLetters(pool)).filter(({ reason }) =>
+    reason.includes('custom attributes'),
+  );
+  expect(deadLetters.map(({ id }) => id)).toEqual([sent[2]!.id, again[2]!.id].sort());
 });

@@ -61,8 +61,8 @@ async function blockedIn({ id, key }: TestWorkspace): Promise<Record<string, str
     'select external_id, reason from blocked_external_ids where workspace_id = $1 and unblocked_at is null',
     [id],
   );
-  const known = await findApiKey(database.pool, hashApiKey(key));
-  expect(known?.blocked.toSorted()).toEqual(stored.map(({ external_id }) => external_id).toSorted());
+  const storedKey = await findApiKey(database.pool, hashApiKey(key));
+  expect(storedKey?.blocked.toSorted()).toEqual(stored.map(({ external_id }) => external_id).toSorted());
   return Object.fromEntries(stored.map(({ external_id, reason }) => [external_id, reason]));
 }
 

@@ -40,10 +40,10 @@ test('G4: an increment beyond 2^53 - 1 becomes a dead letter, and the other obje
   expect(result).toMatchObject({ kind: 'applied', objects: 3 });
   expect(await customOf('ada')).toEqual({ points: MAX_EXACT });
   expect(await customOf('bob')).toEqual({ plan: 'pro', points: -MAX_EXACT, more: 1 });
-  const letters = await readDeadLetters(pool);
-  expect(letters.map(({ id }) => id)).toContain(beyond.id);
-  expect(letters).toHaveLength(3);
-  for (const { reason } of letters)
+  const deadLetters = await readDeadLetters(pool);
+  expect(deadLetters.map(({ id }) => id)).toContain(beyond.id);
+  expect(deadLetters).toHaveLength(3);
+  for (const { reason } of deadLetters)
     expect(reason).toMatch(/^'points' is not valid: .*integers beyond 9007199254740991 lose digits/);
 });
 

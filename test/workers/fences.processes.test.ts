@@ -40,8 +40,8 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     ['without notifications', true],
   ])('G3: lanes of several workers %s pass a fence only after all have arrived', async (_, deaf) => {
     const fence = scene.fence([0, 1, 2], event('ann'));
-    const behind = [0, 1, 2].map((lane) => scene.plain(lane, event(`after-${lane}`)));
-    await scene.producer.add([...fence, ...behind]);
+    const followers = [0, 1, 2].map((lane) => scene.plain(lane, event(`after-${lane}`)));
+    await scene.producer.add([...fence, ...followers]);
     scene.startWorker([0], { deaf });
     scene.startWorker([2], { deaf });
     await waitUntil(async () => (await scene.arrivals()).length === 1, { what: 'the arrival of lane 2' });
@@ -49,28 +49,28 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await waitUntil(() => active(0, fence[0]!.id), { what: 'lane 0 at the fence' });
     expect(await events()).toBe(0);
     scene.startWorker([1], { deaf });
-    await passed([...fence, ...behind]);
+    await passed([...fence, ...followers]);
     expect(await events()).toBe(4);
     expect(await scene.arrivals()).toEqual([]);
   });
 
   test('a worker that stops at a fence ends within 2 s, and its job is the next of the lane', async () => {
     const fence = scene.fence([0, 1], event('ann'));
-    const behind = [scene.plain(0, event('bob')), scene.plain(1, event('eve'))];
+    const followers = [scene.plain(0, event('bob')), scene.plain(1, event('eve'))];
     for (const lane of [0, 1]) {
       const entry = fence[lane]!;
       const stop = scene.startWorker([lane]);
-      if (lane === 0) await scene.producer.add([...fence, ...behind]);
+      if (lane === 0) await scene.producer.add([...fence, ...followers]);
       await waitUntil(() => active(lane, entry.id), { what: `lane ${lane} at the fence` });
       expect(await stop()).toBeLessThan(2000);
       expect(await scene.jobs(lane, 'active')).toEqual([]);
       expect(await scene.jobs(lane, 'failed')).toEqual([]);
-      expect(await scene.jobs(lane, 'waiting')).toEqual([entry.id, behind[lane]!.id]);
+      expect(await scene.jobs(lane, 'waiting')).toEqual([entry.id, followers[lane]!.id]);
     }
     expect(await events()).toBe(0);
     scene.startWorker([0]);
     scene.startWorker([1]);
-    await passed([...fence, ...behind]);
+    await passed([...fence, ...followers]);
     expect(await events()).toBe(3);
   });
 
@@ -144,9 +144,9 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
 
   test('G3: after a worker is killed at a fence, another passes it, and the arrival stays valid', async () => {
     const fence = scene.fence([0, 1], event('ann'));
-    const behind = scene.plain(1, event('eve'));
+    const followers = scene.plain(1, event('eve'));
     await scene.queues[0]!.pause();
-    await scene.producer.add([...fence, behind]);
+    await scene.producer.add([...fence, followers]);
     const victim = startProcess('dist/workers/worker.js', {
       ...scene.env,
       WORKER_PORT: '0',

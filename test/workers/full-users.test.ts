@@ -40,8 +40,10 @@ async function customOf(externalId: string): Promise<Record<string, Json>> {
 }
 
 async function reasons(): Promise<string[]> {
-  const letters = await readDeadLetters(pool);
-  return letters.filter(({ workspace_id }) => workspace_id === workspace.id).map(({ reason }) => reason);
+  const deadLetterRows = await readDeadLetters(pool);
+  return deadLetterRows
+    .filter(({ workspace_id }) => workspace_id === workspace.id)
+    .map(({ reason }) => reason);
 }
 
 describe('G8: a user whose stored custom attributes exceed the limit', () => {
@@ -111,14 +113,14 @@ describe('G8: many full users in one request', () => {
 describe('G8: the holders of an address with many holders', () => {
   /** Applies objects and returns the number of queries for holders of addresses. */
   async function looksOf(...objects: AcceptedObject[]): Promise<number> {
-    let looks = 0;
+    let queries = 0;
     const counting = {
       connect: async () => {
         const tx = await pool.connect();
         const sent = tx.query;
         const query = sent.bind(tx) as (...given: unknown[]) => unknown;
         tx.query = ((...given: unknown[]) => {
-          if ((given[0] as { name?: string })?.name === 'find-by-email') looks++;
+          if ((given[0] as { name?: string })?.name === 'find-by-email') queries++;
           return query(...given);
         }) as typeof tx.query;
         const release = tx.release.bind(tx);
@@ -131,7 +133,7 @@ describe('G8: the holders of an address with many holders', () => {
       },
     } as unknown as pg.Pool;
     await applyBatch(counting, [deliver(workspace, objects)]);
-    return looks;
+    return queries;
   }
 
   const email = 'crowd@example.com';
@@ -158,15 +160,17 @@ describe('G8: the holders of an address with many holders', () => {
     await grow([{ external_id: 'alone', email, custom: FULL }]);
     const { rows } = await pool.query('select id from profiles where workspace_id = $1', [workspace.id]);
     const refused = tooMuch(0);
-    const looks = await looksOf(
+    const queries = await looksOf(
       refused,
       attributes('other', { standard: { email } }),
       event('other'),
       attributes('alone', { standard: { email: 'elsewhere@example.com' } }),
       event({ email }),
     );
-    expect(looks).toBe(2);
-    const letters = await pool.query('select identifiers from dead_letters where id = $1', [refused.id]);
-    expect(letters.rows[0].identifiers).toContain(`u:${rows[0].id}`);
+    expect(queries).toBe(2);
+    const deadLetterRows = await pool.query('select identifiers from dead_letters where id = $1', [
+      refused.id,
+    ]);
+    expect(deadLetterRows.rows[0].identifiers).toContain(`u:${rows[0].id}`);
   });
 });

@@ -33,10 +33,10 @@ function run(count: number, errorOf: (index: number) => unknown, { others = fals
     const objects = Math.min(count - next, most, isolation.maxObjects('a'));
     const poison = isolation.poisonOf('a');
     const indexes = Array.from({ length: objects }, (_, index) => next + index);
-    const found = indexes.find((index) => errorOf(index) !== undefined && !poison.has(String(index)));
+    const match = indexes.find((index) => errorOf(index) !== undefined && !poison.has(String(index)));
     const isRefused = (index: number) => errorOf(index) === refusal;
     if (
-      found === undefined ||
+      match === undefined ||
       (isolation.hasSavepoints('a') && indexes.every((index) => !errorOf(index) || isRefused(index)))
     ) {
       result.deadLetters.push(...indexes.filter((index) => errorOf(index) !== undefined));
@@ -48,7 +48,7 @@ function run(count: number, errorOf: (index: number) => unknown, { others = fals
     result.failed++;
     const item = { object: { id: String(next) } } as WorkItem;
     isolation.noteFailure('a', {
-      error: errorOf(found),
+      error: errorOf(match),
       objects,
       ...(isolation.isTroubled('a') && { item }),
     });

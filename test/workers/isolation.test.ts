@@ -141,8 +141,8 @@ test('G3, G4: of objects that fail only together, the last one is refused', asyn
   ]);
   const objects = Array.from({ length: 5 }, () => event('ann', 'twice'));
   await applyBatch(pool, [deliver(own, objects)]);
-  const letters = (await readDeadLetters(pool)).filter(({ workspace_id }) => workspace_id === own.id);
-  expect(letters.map(({ id }) => id)).toEqual(objects.slice(2).map(({ id }) => id));
+  const deadLetterRows = (await readDeadLetters(pool)).filter(({ workspace_id }) => workspace_id === own.id);
+  expect(deadLetterRows.map(({ id }) => id)).toEqual(objects.slice(2).map(({ id }) => id));
   expect(await readSums(pool, own)).toMatchObject({ events: 2, counted: 2 });
 });
 

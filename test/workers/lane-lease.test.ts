@@ -17,9 +17,9 @@ beforeAll(async () => {
 });
 
 test('a worker that is stopped takes no further lane', async () => {
-  const told: unknown[] = [];
+  const logged: unknown[] = [];
   const log = createLog('test', 'silent');
-  log.info = (_: unknown, message?: unknown) => void told.push(message);
+  log.info = (_: unknown, message?: unknown) => void logged.push(message);
   let taken = 0;
   const start = () => {
     taken++;
@@ -33,7 +33,7 @@ test('a worker that is stopped takes no further lane', async () => {
     await lease.stop();
     expect(taken).toBe(before);
   }
-  expect(told).toHaveLength(taken);
+  expect(logged).toHaveLength(taken);
 });
 
 test('a lane that has just been taken can be stopped immediately', async () => {

@@ -34,9 +34,9 @@ function scene(first: Stored, waiting: Stored[]) {
     window: async (_, most) => (lane.isHeld ? lane.waiting.slice(0, most).map(({ id }) => id) : undefined),
     async read(_, ids) {
       lane.read += ids.length;
-      const known = new Map(lane.waiting.map((one) => [one.id, one]));
+      const byId = new Map(lane.waiting.map((one) => [one.id, one]));
       return ids.map((id) => {
-        const one = known.get(id);
+        const one = byId.get(id);
         return one && { ...one, timestamp: 0, characters: JSON.stringify(one.data).length };
       });
     },
@@ -57,7 +57,7 @@ const range = (length: number) => Array.from({ length }, (_, index) => index);
 test('G5: a lane reads the data of about one transaction, even if 4,000 envelopes wait', async () => {
   const waiting = range(4000).map(() => stored(noisy, 1000));
   const { lane, lease, window } = scene(stored(noisy, 1000), waiting);
-  for (let looks = 0; looks < 20; looks++) expect(await window.refresh(lease)).toBe(true);
+  for (let refreshes = 0; refreshes < 20; refreshes++) expect(await window.refresh(lease)).toBe(true);
   expect(window.envelopes()).toHaveLength(4001);
   expect(lane.read).toBeLessThanOrEqual(16);
 });
@@ -68,7 +68,7 @@ test('G8: a lane reads the envelope of a quiet workspace after 3,000 of a noisy 
     ...range(3000).map(() => stored(noisy, 1000)),
     last,
   ]);
-  for (let looks = 0; looks < 3; looks++) await window.refresh(lease);
+  for (let refreshes = 0; refreshes < 3; refreshes++) await window.refresh(lease);
   expect(window.envelopes().at(-1)).toMatchObject({ id: last.id });
   expect(window.envelopes().at(-1)!.parts?.get(quiet)?.objects).toBe(1);
   expect(lane.read).toBeLessThan(64);
@@ -92,7 +92,7 @@ test.each([
       accounts.charge({
         ...{ units: new Map([[ids[0]!, pace * 100]]), objects: new Map(), milliseconds: 100, isCut: false },
       });
-    for (let looks = 0; looks < 4; looks++) await window.refresh(lease);
+    for (let refreshes = 0; refreshes < 4; refreshes++) await window.refresh(lease);
     expect(window.envelopes().at(-1)!.parts?.get(quiet)?.objects).toBe(1);
     // About four transactions of 4,000 objects are held, whatever waits.
     expect(lane.read).toBeLessThan(64);

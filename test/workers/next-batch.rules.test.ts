@@ -49,9 +49,9 @@ class Lane {
     const left = new Map<string, Map<string, number>>();
     const units = new Map<string, number>();
     const objects = new Map<string, number>();
-    const known = new Map(this.envelopes.map((one) => [one.id, one]));
+    const byId = new Map(this.envelopes.map((one) => [one.id, one]));
     for (const { id, workspaces } of batch.envelopes)
-      for (const [workspaceId, { objects: all }] of known.get(id)!.parts!) {
+      for (const [workspaceId, { objects: all }] of byId.get(id)!.parts!) {
         const share = batch.shares.get(workspaceId) ?? Number.POSITIVE_INFINITY;
         const most = workspaces.has(workspaceId) ? Math.min(all, share - (objects.get(workspaceId) ?? 0)) : 0;
         const cost = costOf(workspaceId);
@@ -131,12 +131,12 @@ describe('a batch', () => {
       }
       const slice = random() < 0.5 ? SLICE : undefined;
       const batch = nextBatch(window, accounts, { ...ENOUGH, slice, isolation });
-      const place = new Map(batch?.envelopes.map(({ id, workspaces: its }) => [id, its]));
+      const byEnvelope = new Map(batch?.envelopes.map(({ id, workspaces: its }) => [id, its]));
       for (const workspaceId of workspaces) {
         let isOver = false;
         let objects = 0;
         for (const one of window) {
-          const isTaken = place.get(one.id)?.has(workspaceId) ?? false;
+          const isTaken = byEnvelope.get(one.id)?.has(workspaceId) ?? false;
           expect(isTaken && isOver, `seed ${seed}: ${workspaceId} overtakes itself`).toBe(false);
           if (isTaken) objects += one.parts!.get(workspaceId)!.objects;
           const share = batch?.shares.get(workspaceId) ?? Number.POSITIVE_INFINITY;

@@ -39,11 +39,11 @@ describe('a lane contains data of an unknown format', () => {
     ['that is a text', 'envelope'],
   ])('G4: a job %s is kept as a single dead letter, and the lane continues', async (_, envelope) => {
     await apply(envelope);
-    const letters = await readDeadLetters(pool);
-    expect(letters).toMatchObject([
+    const deadLetterRows = await readDeadLetters(pool);
+    expect(deadLetterRows).toMatchObject([
       { kind: 'envelope', workspace_id: NIL, reason: 'the format of the job is unknown to this release' },
     ]);
-    expect(letters[0]!.object).toEqual(envelope);
+    expect(deadLetterRows[0]!.object).toEqual(envelope);
   });
 
   const requests = () => deliver(workspace, []).envelope.requests;
@@ -74,10 +74,10 @@ describe('a lane contains data of an unknown format', () => {
       await apply(
         JSON.parse(JSON.stringify({ requests: requests(), objects: [point('ann'), object, event('ann')] })),
       );
-      const letters = await readDeadLetters(pool);
-      expect(letters).toHaveLength(1);
-      expect(letters[0]!.reason).toMatch(reason);
-      expect(letters[0]!.object).toEqual(JSON.parse(JSON.stringify(object)));
+      const deadLetterRows = await readDeadLetters(pool);
+      expect(deadLetterRows).toHaveLength(1);
+      expect(deadLetterRows[0]!.reason).toMatch(reason);
+      expect(deadLetterRows[0]!.object).toEqual(JSON.parse(JSON.stringify(object)));
       expect(await readSums(pool, workspace)).toMatchObject({ users: 1, points: 1, events: 1, counted: 1 });
     },
   );

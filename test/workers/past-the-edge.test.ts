@@ -79,9 +79,9 @@ test('G4, G8: objects that web would reject become dead letters, and the others 
   const { rows } = await pool.query('select id, reason from dead_letters');
   expect(rows).toHaveLength(objects.length);
   // Each dead letter can be read again.
-  const letters = await selectDeadLetters(
+  const deadLetters = await selectDeadLetters(
     pool,
     rows.map(({ id }) => id),
   );
-  expect(JSON.parse(JSON.stringify(letters))).toHaveLength(objects.length);
+  expect(JSON.parse(JSON.stringify(deadLetters))).toHaveLength(objects.length);
 });

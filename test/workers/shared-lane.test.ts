@@ -100,9 +100,9 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with a slow enve
     await scene.producer.add([long]);
     await isChanged(1);
     await scene.producer.add(fence);
-    const behind = of(neighbour, event('ann', 'behind'));
-    await scene.producer.add([behind]);
-    await waitUntil(() => scene.ledger(behind.id), { what: 'what is behind the fence' });
+    const follower = of(neighbour, event('ann', 'behind'));
+    await scene.producer.add([follower]);
+    await waitUntil(() => scene.ledger(follower.id), { what: 'what is behind the fence' });
     expect(await scene.ledger(long.id)).toBe(true);
     expect(await scene.ledger(fence[0]!.id)).toBe(true);
     await both();

@@ -53,12 +53,12 @@ async function shares(): Promise<Map<number, number>> {
     listProcesses(fleet.pool),
   ]);
   const pids = new Map(all.map(({ id, pid }) => [id, pid]));
-  const found = new Map<number, number>();
+  const collected = new Map<number, number>();
   for (const owner of owners) {
     const pid = pids.get(owner) ?? 0;
-    found.set(pid, (found.get(pid) ?? 0) + 1);
+    collected.set(pid, (collected.get(pid) ?? 0) + 1);
   }
-  return found;
+  return collected;
 }
 
 /** Waits until these workers have all lanes in even shares, which differ by at most one. @returns milliseconds */
@@ -66,8 +66,8 @@ async function untilShared(workers: Member[]): Promise<number> {
   const from = performance.now();
   await waitUntil(
     async () => {
-      const found = await shares();
-      const counts = workers.map(({ pid }) => found.get(pid) ?? 0);
+      const result = await shares();
+      const counts = workers.map(({ pid }) => result.get(pid) ?? 0);
       const sum = counts.reduce((all, count) => all + count, 0);
       return sum === LANES && Math.max(...counts) - Math.min(...counts) <= 1;
     },
@@ -135,6 +135,6 @@ test('workers survive a Redis outage longer than their lease and share the lanes
 
 test('G2, G3: each object has taken effect once and in order after all these faults', async () => {
   await load.more(50);
-  await scene.settle(fleet, { load, circles });
+  await scene.waitUntilApplied(fleet, { load, circles });
   expect(scene.describeFindings()).toEqual([]);
 });

@@ -31,8 +31,10 @@ test('G7: each object of an envelope is opened once, in the share of its workspa
     [first, 2],
   ]);
   const opened = shares.map(({ deliveries }) => open(deliveries).items);
-  for (const [place, items] of opened.entries())
-    expect(new Set(items.map(({ workspaceId }) => workspaceId))).toEqual(new Set([[second, first][place]]));
+  for (const [position, items] of opened.entries())
+    expect(new Set(items.map(({ workspaceId }) => workspaceId))).toEqual(
+      new Set([[second, first][position]]),
+    );
   expect(opened[0]!.map(({ index }) => index)).toEqual([0, 1, 4, 5]);
 });
 
@@ -56,8 +58,8 @@ test('the ledger traces of a share contain only the requests of its workspace', 
   const shared = envelopeOf(first, second);
   const traces = sharesOf([shared]).map(({ deliveries }) => tracesOf(deliveries[0]!)!);
   const bytesOf = (uuid: string) => Buffer.from(uuid.replaceAll('-', ''), 'hex');
-  for (const [place, { request_id }] of shared.envelope.requests.entries())
-    expect(traces.map((one) => one.includes(bytesOf(request_id)))).toEqual([place === 0, place === 1]);
+  for (const [offset, { request_id }] of shared.envelope.requests.entries())
+    expect(traces.map((one) => one.includes(bytesOf(request_id)))).toEqual([offset === 0, offset === 1]);
 });
 
 test('an unreadable envelope becomes a share of NIL_UUID', () => {

@@ -48,9 +48,9 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     const envelopes = Array.from({ length: 3 }, () => shared('bob'));
     await applyInParts(pool, envelopes);
     await applyBatch(pool, envelopes);
-    for (const [place, workspace] of [one, other].entries())
+    for (const [position, workspace] of [one, other].entries())
       expect(await readSums(pool, workspace)).toMatchObject({
-        ...{ points: before[place].points + 3, events: before[place].events + 3 },
+        ...{ points: before[position].points + 3, events: before[position].events + 3 },
       });
     expect((await pool.query('select from cut_envelopes')).rowCount).toBe(0);
   });

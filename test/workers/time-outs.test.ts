@@ -60,13 +60,14 @@ beforeEach(async () => {
 test('G4: a cached plan that a migration made invalid closes its connection, blaming no object', async () => {
   const narrow = openPool((await createDatabase()).url, 1);
   await narrow.query('create table shapes (one text)');
-  const ask = () => inTransaction(narrow, (tx) => tx.query({ name: 'shapes', text: 'select * from shapes' }));
-  await ask();
+  const runQuery = () =>
+    inTransaction(narrow, (tx) => tx.query({ name: 'shapes', text: 'select * from shapes' }));
+  await runQuery();
   await narrow.query('alter table shapes add column two text');
-  const error = await ask().catch((caught: unknown) => caught);
+  const error = await runQuery().catch((caught: unknown) => caught);
   expect(error).toMatchObject({ code: '0A000' });
   expect(countsAgainstObject(error)).toBe(false);
-  expect((await ask()).fields).toHaveLength(2);
+  expect((await runQuery()).fields).toHaveLength(2);
   await narrow.end();
 });
 
@@ -209,9 +210,9 @@ describe('G4: a statement that Postgres cannot plan is a fault of Penstock', () 
         for each row when (new.name = 'unplannable') execute function find_no_plan()`,
     ]);
     const log = createLog('test', 'silent');
-    const told: { reason: string; message: string }[] = [];
+    const reports: { reason: string; message: string }[] = [];
     log.error = (line: unknown, message?: unknown) =>
-      void told.push({ reason: (line as { err: Error }).err.message, message: String(message) });
+      void reports.push({ reason: (line as { err: Error }).err.message, message: String(message) });
     const scheduler = start(log);
     let isOver = false;
     const waits = scheduler
@@ -223,8 +224,8 @@ describe('G4: a statement that Postgres cannot plan is a fault of Penstock', () 
       .then(() => {
         isOver = true;
       });
-    await waitUntil(() => told.length > 6, { what: 'it to be told more often than anything is tried' });
-    expect(told.at(-1)).toEqual({
+    await waitUntil(() => reports.length > 6, { what: 'it to be told more often than anything is tried' });
+    expect(reports.at(-1)).toEqual({
       reason: unplannable,
       message: expect.stringContaining('a statement of Penstock'),
     });

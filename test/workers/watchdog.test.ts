@@ -24,7 +24,7 @@ afterAll(() => connection.stop());
 
 /** Starts a watchdog for a lane that has jobs but no worker. */
 async function scene(lane: number, { jobs = 1, redis = undefined as QueueConnection['redis'] } = {}) {
-  const told = { opened: 0, stopped: 0, ended: 0 };
+  const counts = { opened: 0, stopped: 0, ended: 0 };
   const queue = openQueue(connection, laneName(lane));
   for (let one = 0; one < jobs; one++) await queue.add('envelope', {});
   const watchdog = startWatchdog({
@@ -32,26 +32,26 @@ async function scene(lane: number, { jobs = 1, redis = undefined as QueueConnect
     observer: connection,
     lockDuration: LOCK,
     log: createLog('test', 'silent'),
-    exit: () => void told.ended++,
+    exit: () => void counts.ended++,
   });
   const running = watchdog.watch(lane, () => {
-    told.opened++;
-    return { name: 'lane', stop: async () => void told.stopped++ };
+    counts.opened++;
+    return { name: 'lane', stop: async () => void counts.stopped++ };
   });
   const end = async () => {
     await watchdog.stop();
     await running.stop();
     await queue.close();
   };
-  return { told, queue, end };
+  return { counts, queue, end };
 }
 
 test('a lane with waiting jobs and no active job is reopened once, then the process exits', async () => {
-  const { told, end } = await scene(0);
-  await waitUntil(() => told.opened === 2, { what: 'the lane to be reopened' });
-  expect(told).toEqual({ opened: 2, stopped: 1, ended: 0 });
-  await waitUntil(() => told.ended > 0, { what: 'the end' });
-  expect(told.opened).toBe(2);
+  const { counts, end } = await scene(0);
+  await waitUntil(() => counts.opened === 2, { what: 'the lane to be reopened' });
+  expect(counts).toEqual({ opened: 2, stopped: 1, ended: 0 });
+  await waitUntil(() => counts.ended > 0, { what: 'the end' });
+  expect(counts.opened).toBe(2);
   await end();
 });
 
@@ -59,22 +59,22 @@ test.each([
   ['that is empty', 0, async () => {}],
   ['that was paused in the console', 1, (queue: ReturnType<typeof openQueue>) => queue.pause()],
 ] as const)('a lane %s is not reopened', async (_, jobs, prepare) => {
-  const { told, queue, end } = await scene(jobs + 1, { jobs });
+  const { counts, queue, end } = await scene(jobs + 1, { jobs });
   await prepare(queue);
   const started = performance.now();
   await waitUntil(() => performance.now() - started > 12 * LOCK, { what: 'the time of two warnings' });
-  expect(told).toEqual({ opened: 1, stopped: 0, ended: 0 });
+  expect(counts).toEqual({ opened: 1, stopped: 0, ended: 0 });
   await end();
 });
 
 test('a lane is not reopened while the queue answers slowly, and is checked again afterwards', async () => {
-  const { told, end } = await scene(4);
+  const { counts, end } = await scene(4);
   network.set({ delay: LOCK / 5 });
   const started = performance.now();
   await waitUntil(() => performance.now() - started > 12 * LOCK, { what: 'the time of two warnings' });
-  expect(told).toEqual({ opened: 1, stopped: 0, ended: 0 });
+  expect(counts).toEqual({ opened: 1, stopped: 0, ended: 0 });
   network.set({});
-  await waitUntil(() => told.opened === 2, { what: 'the lane to be reopened' });
+  await waitUntil(() => counts.opened === 2, { what: 'the lane to be reopened' });
   await end();
 });
 
@@ -83,19 +83,19 @@ test("the process does not exit while the lanes' own connection, even a new one,
   const own = connectWorker(readConfig({ REDIS_URL: far.url }), '');
   await waitUntil(own.ready, { what: 'Redis' });
   far.set({ delay: LOCK });
-  const { told, end } = await scene(5, { redis: own.redis });
-  await waitUntil(() => told.opened === 2, { what: 'the lane to be reopened' });
+  const { counts, end } = await scene(5, { redis: own.redis });
+  await waitUntil(() => counts.opened === 2, { what: 'the lane to be reopened' });
   const started = performance.now();
   await waitUntil(() => performance.now() - started > 8 * LOCK, { what: 'the time of another warning' });
-  expect(told.ended).toBe(0);
+  expect(counts.ended).toBe(0);
   far.set({});
-  await waitUntil(() => told.ended > 0, { what: 'the end' });
+  await waitUntil(() => counts.ended > 0, { what: 'the end' });
   await end();
   await own.stop();
 });
 
 test('a lane that makes progress is not reopened, even with many waiting jobs', async () => {
-  const { told, queue, end } = await scene(3, { jobs: 30 });
+  const { counts, queue, end } = await scene(3, { jobs: 30 });
   const started = performance.now();
   await waitUntil(
     async () => {
@@ -105,6 +105,6 @@ test('a lane that makes progress is not reopened, even with many waiting jobs', 
     },
     { what: 'the time of two warnings' },
   );
-  expect(told.ended).toBe(0);
+  expect(counts.ended).toBe(0);
   await end();
 });

@@ -110,7 +110,7 @@ async function measure(
   const one = async (text: string) => Object.values((await pool.query(text)).rows[0])[0] as string;
   const userOf = async (n: number) =>
     toServiceId(await one(`select id from profiles where external_id = 'user-${n}'`));
-  const [letter, request] = [
+  const [deadLetter, request] = [
     await one('select id from dead_letters limit 1'),
     await one('select request_id from dead_letters limit 1'),
   ];
@@ -121,7 +121,7 @@ async function measure(
     '/users/<who has the events>': `/users/${await userOf(1)}`,
     '/users/<another>': `/users/${await userOf(users)}`,
     '/dead-letters?group=<one of 5,000>': group,
-    '/dead-letters/<id>': `/dead-letters/${letter}`,
+    '/dead-letters/<id>': `/dead-letters/${deadLetter}`,
     '/requests/<id>': `/requests/${request}`,
     '/workspaces/<id>': `/workspaces/${await one("select id from workspaces where name = 'default'")}`,
     '/keys/<id>': `/keys/${await one('select id from api_keys limit 1')}`,

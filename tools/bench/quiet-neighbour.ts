@@ -47,7 +47,7 @@ export async function besideFlood(tenants: Tenants, size: Size): Promise<Figure>
   const alone = await quietly();
   const others = othersBetween(cpuBefore, readCpu(pids), performance.now() - began);
   const busy = await whileBusy(quietly);
-  const flood = runLoad({
+  const burst = runLoad({
     ...{ target: tenants.target, key: tenants.key, users: size.usersOfTenant * size.tenants },
     ...{ objects: 75, badShare: 0, connections: CONNECTIONS_OF_75, rate: 0, probe: false },
     ...{ seconds: size.seconds + HEAD_START, maxRequests: Number.POSITIVE_INFINITY, drainSeconds: 180 },
@@ -55,7 +55,7 @@ export async function besideFlood(tenants: Tenants, size: Size): Promise<Figure>
   });
   await sleep(HEAD_START * 1000);
   const withFlood = await quietly();
-  const { tally, seconds, applied } = await flood;
+  const { tally, seconds, applied } = await burst;
   return {
     value: withFlood.readable.p99 / alone.readable.p99,
     unit: 'x',

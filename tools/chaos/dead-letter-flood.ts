@@ -45,7 +45,7 @@ async function main(): Promise<void> {
   const [backend = 'postgres', all = '100000', sent = '20000'] = process.argv.slice(2);
   if (!backends.includes(backend as Backend))
     throw new Error(`the first word is one of ${backends.join(', ')}`);
-  const [letters, throughQueue] = [Number(all), Number(sent)];
+  const [deadLetters, throughQueue] = [Number(all), Number(sent)];
   const postgres = await startOwnPostgres();
   const fleet = await startFleetOn(postgres.url, backend as Backend, { edges: 1, workers: 1 });
   const boardPort = await leasePort();
@@ -97,7 +97,7 @@ async function main(): Promise<void> {
       peak.board = Math.max(peak.board, memoryOf(board));
     }
   }
-  const beside = Promise.all([bystand(), watch()]);
+  const background = Promise.all([bystand(), watch()]);
 
   const [milliseconds] = await timed(async () => {
     const client = createClient(fleet.workspace.key);
@@ -117,7 +117,7 @@ async function main(): Promise<void> {
   });
   print(`${await count()} dead letters through the queue`, milliseconds / 1000, 's');
   flooding = false;
-  await beside;
+  await background;
   latencies.sort((one, next) => one - next);
   print(`a bystander's event, ${latencies.length} of them: median`, latencies[latencies.length >> 1]!, 'ms');
   print('  longest', latencies.at(-1)!, 'ms');
@@ -131,7 +131,7 @@ async function main(): Promise<void> {
        select overlay(gen_random_uuid()::text placing '019aaaaa-0000-7' from 1 for 15)::uuid as id
        from generate_series(1, $1)
      ) as gen`,
-    [Math.max(0, letters - (await count()))],
+    [Math.max(0, deadLetters - (await count()))],
   );
   print('dead letters in the table', await count());
   // Wait for three sweeps.

@@ -33,9 +33,9 @@ export function describeFigure({ name, measured, unit, limit, passed, load }: Fi
     ...(limit.atLeast === undefined ? [] : [`≥ ${round(limit.atLeast)}`]),
     ...(limit.atMost === undefined ? [] : [`≤ ${round(limit.atMost)}`]),
   ];
-  const asked =
+  const requested =
     limit.atLeast === limit.atMost && limit.atMost !== undefined ? [`= ${round(limit.atMost)}`] : wanted;
-  const of = asked.length === 0 ? '' : `  (${asked.join(' and ')})`;
+  const of = requested.length === 0 ? '' : `  (${requested.join(' and ')})`;
   return `  ${passed ? '✓' : '✗'} ${name}: ${round(measured)}${unit && ` ${unit}`}${of}  load ${load.toFixed(1)}`;
 }
 

@@ -143,7 +143,7 @@ export class Scene {
     this.recoveries.push(milliseconds);
   }
 
-  found(invariant: Invariant, what: string): void {
+  report(invariant: Invariant, what: string): void {
     this.findings.push({ invariant, what });
   }
 
@@ -151,7 +151,7 @@ export class Scene {
    * Ends the load, waits until the queue is empty, and checks I1 to I6.
    * @returns the time at which the queue was empty, in epoch milliseconds
    */
-  async settle(
+  async waitUntilApplied(
     fleet: Fleet,
     { load, circles, deadline, mayLose, whenDrained, compare, growth = 150 }: Settling,
   ): Promise<{ drained: number }> {
@@ -213,7 +213,7 @@ export class Scene {
       await sleep(CHECK_MS);
     }
     const seconds = (since: number) => Math.round((Date.now() - since) / 1000);
-    this.found(
+    this.report(
       'I6',
       `${waiting} jobs still wait ${seconds(from)} s after the last answer; the last one was applied ${seconds(advancedAt)} s ago`,
     );
@@ -237,7 +237,7 @@ export class Scene {
   async #checkRest(fleet: Fleet, growth: number): Promise<void> {
     const queue = await this.#countAtRest(fleet);
     if (queue?.failed !== 0)
-      this.found('I6', `${queue?.failed} jobs have failed for good: ${queue?.reasons.join('; ')}`);
+      this.report('I6', `${queue?.failed} jobs have failed for good: ${queue?.reasons.join('; ')}`);
     const fallen = await fleet.fallen();
     this.figure('processes of ours that ended by themselves', fallen.length, '', { atMost: 0 });
     if (fallen.length > 0) this.notes.push(`ended: ${fallen.join(', ')}`);
@@ -252,7 +252,7 @@ export class Scene {
       const before = this.#memory.get(fleet)?.get(pid);
       const after = residentMegabytes(pid);
       if (before === undefined || after === undefined || !(after - before > growth)) continue;
-      this.found('I6', `${name} took ${Math.round(before)} MB before and takes ${Math.round(after)} MB`);
+      this.report('I6', `${name} took ${Math.round(before)} MB before and takes ${Math.round(after)} MB`);
     }
   }
 

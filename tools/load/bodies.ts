@@ -114,8 +114,8 @@ export function assignUsersFrom({ bytes, users }: Message, first: number): void 
 
 function writeDigits(bytes: Buffer, at: number, value: number): void {
   let rest = value;
-  for (let place = at + DIGITS - 1; place >= at; place--) {
-    bytes[place] = ZERO + (rest % 10);
+  for (let offset = at + DIGITS - 1; offset >= at; offset--) {
+    bytes[offset] = ZERO + (rest % 10);
     rest = Math.floor(rest / 10);
   }
 }

@@ -61,9 +61,9 @@ export class HttpConnection {
     if (this.#socket !== socket) return;
     this.#socket = undefined;
     this.#received = undefined;
-    const settle = this.#pending;
+    const resolvePending = this.#pending;
     this.#pending = undefined;
-    settle?.reject(error);
+    resolvePending?.reject(error);
   }
 
   #read(chunk: Buffer): void {
@@ -85,9 +85,9 @@ export class HttpConnection {
       this.#socket?.destroy();
       this.#socket = undefined;
     }
-    const settle = this.#pending;
+    const resolvePending = this.#pending;
     this.#pending = undefined;
-    settle?.resolve({
+    resolvePending?.resolve({
       status: Number(head.slice(9, 12)),
       head,
       body: received.toString('utf8', headEnd + 4, end),

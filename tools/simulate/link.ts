@@ -115,7 +115,7 @@ export class Link {
     { resolve, reject }: { resolve(answer: Answer): void; reject(error: Error): void },
   ): void {
     const call: Call = { channel, hasArrived: false, isDropped: false, isSettled: false, reject: () => {} };
-    const settle = (finish: () => void) => {
+    const finishCall = (finish: () => void) => {
       if (call.isSettled) return;
       call.isSettled = true;
       this.#calls.delete(call);
@@ -124,7 +124,7 @@ export class Link {
     const answer = (finish: () => void) => {
       if (!call.isDropped) {
         channel.lastAnswer = Math.max(channel.lastAnswer, this.#world.now + this.#delay());
-        const arrives = () => !call.isDropped && settle(finish);
+        const arrives = () => !call.isDropped && finishCall(finish);
         this.#world.schedule(channel.lastAnswer - this.#world.now, arrives, this.#host);
       }
       channel.isBusy = false;
@@ -151,7 +151,7 @@ export class Link {
     call.reject = (error) => {
       const isAgain = this.#options.resends && this.#host.isAlive;
       const finish = isAgain ? () => this.#send(run, channel, { resolve, reject }) : () => reject(error);
-      this.#world.schedule(this.#random.between(0, 5), () => settle(finish), this.#host);
+      this.#world.schedule(this.#random.between(0, 5), () => finishCall(finish), this.#host);
     };
     this.#calls.add(call);
     const earliest = Math.max(this.#world.now, this.#downUntil) + this.#delay();

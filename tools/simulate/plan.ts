@@ -167,10 +167,11 @@ function planMix(random: Random, { perObject, length }: Settings): PlannedReques
   const identity = random.pick([0, 0.02, 0.2]);
   const poison = random.pick([0, 0, 0.002, 0.02]);
   const endsProcesses = random.chance(0.1);
-  const flood = !endsProcesses && random.chance(0.3) ? random.integer(0, perObject.length - 1) : undefined;
+  const noisyWorkspace =
+    !endsProcesses && random.chance(0.3) ? random.integer(0, perObject.length - 1) : undefined;
   for (let client = 0; client < clients; client++) {
     const workspace = random.integer(0, perObject.length - 1);
-    const isFlood = workspace === flood;
+    const isFlood = workspace === noisyWorkspace;
     const isBurst = random.chance(0.3);
     requests.push(
       ...planClient(random, {
@@ -194,12 +195,12 @@ function planMix(random: Random, { perObject, length }: Settings): PlannedReques
 /** One workspace sends more than the workers can apply. The others send small requests for few users. */
 function planBacklog(random: Random, { perObject, length }: Settings): PlannedRequest[] {
   const requests: PlannedRequest[] = [];
-  const floods = random.integer(1, 3);
+  const bursts = random.integer(1, 3);
   const identity = random.pick([0, 0, 0.05]);
   const poison = random.pick([0, 0, 0.005]);
   const quiet = random.integer(1, 5);
-  for (let client = 0; client < floods + quiet; client++) {
-    const isFlood = client < floods;
+  for (let client = 0; client < bursts + quiet; client++) {
+    const isFlood = client < bursts;
     const workspace = isFlood ? 0 : random.integer(1, perObject.length - 1);
     requests.push(
       ...planClient(random, {

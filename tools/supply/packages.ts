@@ -9,7 +9,7 @@ export interface ProductionPackage {
   /** Licence in its package.json, usually an SPDX expression. `none` if the package names no licence. */
   license: string;
   /** Paths of the package in the lock file, for example `node_modules/ajv`. At least one. */
-  places: string[];
+  folders: string[];
   /** Whether only some machines or only the command line of Prisma need the package. No process loads that command line. */
   optional: boolean;
 }
@@ -34,10 +34,10 @@ export function productionPackages(): ProductionPackage[] {
     const name = entry.name ?? location.slice(location.lastIndexOf('node_modules/') + 'node_modules/'.length);
     const { version, license = 'none' } = entry;
     const existing = packages.get(`${name}@${version}`);
-    if (existing) existing.places.push(location);
+    if (existing) existing.folders.push(location);
     else {
       const optional = (entry.optional || entry.devOptional) === true;
-      packages.set(`${name}@${version}`, { name, version, license, places: [location], optional });
+      packages.set(`${name}@${version}`, { name, version, license, folders: [location], optional });
     }
   }
   return [...packages.values()].sort((one, other) => compare(one, other));

@@ -53,8 +53,8 @@ test.each([
     ['events'],
   ],
   ['select 1 from unnest($1::uuid[]) as wanted (id) join profiles on profiles.id = wanted.id', ['profiles']],
-])('does not name its workspace: %s', async (sql, found) => {
-  expect(await faults(sql)).toEqual(found);
+])('does not name its workspace: %s', async (sql, result) => {
+  expect(await faults(sql)).toEqual(result);
 });
 
 test('a set of one workspace names it once, before all columns that are compared with it', () => {

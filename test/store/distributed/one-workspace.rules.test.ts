@@ -68,15 +68,15 @@ describe('the form of a statement for one workspace', () => {
   });
 
   test("uses the workspace's place only for the workspace of its own transaction", () => {
-    const inPlaceOf = (place: string | undefined) =>
-      statementForWorkspace(INSERT, [[one], ['2026-01-01']], { ...nothing, workspaceId: place });
+    const inPlaceOf = (location: string | undefined) =>
+      statementForWorkspace(INSERT, [[one], ['2026-01-01']], { ...nothing, workspaceId: location });
     expect(inPlaceOf(one)).toMatchObject({
       isDeclared: true,
       text: expect.stringContaining(
         'from workspace_places as place cross join unnest($2::date[]) as given (day) where place.workspace_id = $1::uuid',
       ),
     });
-    for (const place of [other, undefined]) expect(inPlaceOf(place).isDeclared).toBe(false);
+    for (const target of [other, undefined]) expect(inPlaceOf(target).isDeclared).toBe(false);
   });
 
   test('requires the last value of a sequence', () => {

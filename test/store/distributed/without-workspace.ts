@@ -29,9 +29,9 @@ interface Scope {
  */
 export async function withoutWorkspace(sql: string, distributed: Record<string, string>): Promise<string[]> {
   const { stmts } = (await parse(sql)) as Node;
-  const judge = new Judge(distributed);
-  for (const { stmt } of stmts) judge.statement(stmt, undefined);
-  return judge.faults();
+  const analysis = new Judge(distributed);
+  for (const { stmt } of stmts) analysis.statement(stmt, undefined);
+  return analysis.faults();
 }
 
 class Judge {
@@ -54,8 +54,8 @@ class Judge {
     }
     const scalars = new Set([...this.parents.keys()].filter(isScalar).map((scalar) => this.root(scalar)));
     const [first] = this.wanted.map(({ value }) => this.root(value)).filter((root) => scalars.has(root));
-    const found = this.wanted.filter(({ value }) => this.root(value) !== first || first === undefined);
-    return [...new Set(found.map(({ table }) => table))].sort();
+    const matches = this.wanted.filter(({ value }) => this.root(value) !== first || first === undefined);
+    return [...new Set(matches.map(({ table }) => table))].sort();
   }
 
   private root(value: Value): Value {
@@ -126,11 +126,11 @@ class Judge {
         List.items.map((item: Node) => this.value(item, scope)),
       ) as Value[][];
       const [first] = lists;
-      const same = (place: number) => lists.every((list) => list[place] === first![place]);
+      const same = (position: number) => lists.every((list) => list[position] === first![position]);
       return {
-        named: first!.map((value, place) => ({
-          name: `column${place + 1}`,
-          value: same(place) ? value : this.fresh(),
+        named: first!.map((value, index) => ({
+          name: `column${index + 1}`,
+          value: same(index) ? value : this.fresh(),
         })),
         open: [],
       };
@@ -143,14 +143,14 @@ class Judge {
   }
 
   private either(one: Output, other: Output): Output {
-    const named = one.named.map(({ name, value }, place) => {
+    const named = one.named.map(({ name, value }, at) => {
       const either = this.fresh();
-      this.eithers.push([either, value, other.named[place]?.value ?? this.fresh()]);
+      this.eithers.push([either, value, other.named[at]?.value ?? this.fresh()]);
       return { name, value: either };
     });
-    const open = one.open.map((columns, place): Columns => {
+    const open = one.open.map((columns, offset): Columns => {
       return (name) => {
-        const [left, right] = [columns(name), other.open[place]?.(name)];
+        const [left, right] = [columns(name), other.open[offset]?.(name)];
         if (!left || !right) return undefined;
         const either = this.fresh();
         this.eithers.push([either, left, right]);
@@ -178,8 +178,8 @@ class Judge {
 
   private insert({ cols, selectStmt }: Node, target: Columns, scope: Scope): void {
     const { named } = selectStmt ? this.statement(selectStmt, scope) : { named: [] };
-    (cols ?? []).forEach(({ ResTarget: { name } }: Node, place: number) => {
-      this.unite(target(name), named[place]?.value);
+    (cols ?? []).forEach(({ ResTarget: { name } }: Node, position: number) => {
+      this.unite(target(name), named[position]?.value);
     });
     scope.names.set('excluded', target);
   }
@@ -231,8 +231,8 @@ class Judge {
     }
     if (node.SubLink?.subLinkType === 'ANY_SUBLINK' && !node.SubLink.operName) {
       const { named } = this.statement(node.SubLink.subselect, scope);
-      valuesIn(node.SubLink.testexpr).forEach((one, place) => {
-        this.unite(this.value(one, scope), named[place]?.value);
+      valuesIn(node.SubLink.testexpr).forEach((one, position) => {
+        this.unite(this.value(one, scope), named[position]?.value);
       });
       return;
     }
@@ -242,8 +242,8 @@ class Judge {
   private equal(one: Node, other: Node, scope: Scope): void {
     const [left, right] = [valuesIn(one), valuesIn(other)];
     if (left.length === right.length)
-      left.forEach((value, place) => {
-        this.unite(this.value(value, scope), this.value(right[place], scope));
+      left.forEach((value, position) => {
+        this.unite(this.value(value, scope), this.value(right[position], scope));
       });
     else this.expressions([one, other], scope);
   }
@@ -289,7 +289,7 @@ function renamed(output: Output, names: Node[] | undefined): Output {
   if (!names) return output;
   return {
     ...output,
-    named: output.named.map((one, place) => ({ ...one, name: names[place]?.String.sval ?? one.name })),
+    named: output.named.map((one, position) => ({ ...one, name: names[position]?.String.sval ?? one.name })),
   };
 }
 

@@ -208,7 +208,7 @@ export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
     1,
     10,
   );
-  const { rows: found } = await pool.query(`
+  const { rows: records } = await pool.query(`
     select
       ${owner} as "workspaceId", filled_id('company', 1) as "companyId", filled_id('account', 1) as "accountId",
       filled_id('team', 1) as "teamId", filled_id('set', 1) as "setId", ${digest} as "keyHash",
@@ -223,13 +223,13 @@ export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
     `select id, external_id, email, phone from profiles
      where workspace_id = $1 and external_id = any (array(select 'user' || n * 2 from generate_series(1, 4) as n))
      order by id`,
-    [found[0].workspaceId],
+    [records[0].workspaceId],
   );
   // The next turn of the search index begins near the end of this workspace.
   await pool.query(
     `update user_search_pass set workspace_id = $1, profile_id = (
        select id from profiles where workspace_id = $1 order by id desc offset 100 limit 1)`,
-    [found[0].workspaceId],
+    [records[0].workspaceId],
   );
-  return { ...found[0], users };
+  return { ...records[0], users };
 }

@@ -31,7 +31,7 @@ import {
 } from '../../../src/store/retention-runs.ts';
 import type { Asking } from './asking.ts';
 
-const found = { rows: 1, least: null, greatest: null, last: null, checksum: '1', bytes: 1, sha256: 'a' };
+const result = { rows: 1, least: null, greatest: null, last: null, checksum: '1', bytes: 1, sha256: 'a' };
 
 /** Months that are removed, the index of the archive, and months that are restored. */
 export const ofRetention: Asking = (store, { workspaceId, users }) => {
@@ -63,7 +63,7 @@ export const ofRetention: Asking = (store, { workspaceId, users }) => {
     () => insertFile(store, { ...file, state: 'archiving', object: 'a' }),
     () =>
       insertFile(store, { ...file, state: 'archiving', object: 'a' }).then(() =>
-        verifyFile(store, { ...file, ...found }),
+        verifyFile(store, { ...file, ...result }),
       ),
     () => setFileState(store, file, { state: 'restored', days: 1 }),
     () => filesOfMonth(store, file),

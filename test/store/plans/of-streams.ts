@@ -50,7 +50,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
   const moved = { position: '3', place: 0, delivered: 1, milliseconds: 1000 };
   const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
   const ids = users.map((user) => user.id);
-  const asked = {
+  const requested = {
     ...{ ...one, segmentId: id, objectPrefix: 'x', fields: ['email'], attributes: null },
     ...{ outputFormat: 'zip' as const, url: null, callback: null },
   };
@@ -88,8 +88,8 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => isErasureWaiting(store, workspaceId),
     () => watchHorizon(store).check(),
     async () => {
-      await requestSegmentExport(store, asked);
-      return requestSegmentExport(store, { ...asked, id: newId() });
+      await requestSegmentExport(store, requested);
+      return requestSegmentExport(store, { ...requested, id: newId() });
     },
     () => leaseExports(store, 'open', lease),
     () => leaseExports(store, 'ready', lease),

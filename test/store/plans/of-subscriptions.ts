@@ -24,7 +24,7 @@ export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) =>
   const ids = users.map(({ id }) => id);
   const emails = users.map(({ email }) => email);
   const [{ id, email, phone }] = users as [(typeof users)[0]];
-  const said = { workspaceId, email, state: 'subscribed' };
+  const statement = { workspaceId, email, state: 'subscribed' };
   const groupState = {
     ...{ workspaceId, subjectKind: 'email' as const, subject: email },
     ...{ subscriptionGroupId: group, state: 'subscribed' },
@@ -54,8 +54,8 @@ export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) =>
         () => listEmails(store, workspaceId, { ...page, list, direction, email }),
       ]),
     ),
-    () => setEmailStates(store, [said], now),
-    () => takeEmailStates(store, [said], now),
+    () => setEmailStates(store, [statement], now),
+    () => takeEmailStates(store, [statement], now),
     () => setHardBounces(store, [{ workspaceId, email, hardBounced: true }], now),
     () => findCrowdedEmails(store, [workspaceId], [email]),
     () =>

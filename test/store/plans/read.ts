@@ -63,12 +63,12 @@ export type Catalog = Awaited<ReturnType<typeof readCatalog>>;
 export function* accesses(plan: Plan, catalog: Catalog): Iterable<Access> {
   const index = plan['Index Name'];
   const whole = plan['Node Type'] === 'Seq Scan' ? plan['Relation Name'] : undefined;
-  const found = catalog.get(index ?? whole ?? '');
-  if (found && index !== undefined) {
-    const { table, root, columns } = found;
+  const result = catalog.get(index ?? whole ?? '');
+  if (result && index !== undefined) {
+    const { table, root, columns } = result;
     yield { table, index: root, condition: plan['Index Cond'] ?? '', columns };
-  } else if (found) {
-    yield { table: found.table, condition: '' };
+  } else if (result) {
+    yield { table: result.table, condition: '' };
   }
   for (const child of plan.Plans ?? []) yield* accesses(child, catalog);
 }

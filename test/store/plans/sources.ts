@@ -103,14 +103,14 @@ function sourcesIn(folder: string): Source[] {
 }
 
 function declarationsIn(text: string): Declaration[] {
-  const found: Declaration[] = [];
+  const results: Declaration[] = [];
   text.split('\n').forEach((line, index) => {
     const [, exported, name] = DECLARED.exec(line) ?? [];
-    if (name) found.push({ name, isExported: exported !== undefined, line: index + 1, text: '' });
-    const last = found.at(-1);
+    if (name) results.push({ name, isExported: exported !== undefined, line: index + 1, text: '' });
+    const last = results.at(-1);
     if (last) last.text += `${line}\n`;
   });
-  return found;
+  return results;
 }
 
 function importsIn(text: string): Import[] {
@@ -153,12 +153,12 @@ export type Session = 'workers' | 'edge' | 'retention';
 
 /** Returns the sessions that send the statements of a function: workers, web and admin, or retention. */
 export function sessionsOf(site: string): Session[] {
-  const known = found.get(site) ?? findSessions(site);
-  found.set(site, known);
-  return known;
+  const sessions = collected.get(site) ?? findSessions(site);
+  collected.set(site, sessions);
+  return sessions;
 }
 
-const found = new Map<string, Session[]>();
+const collected = new Map<string, Session[]>();
 
 function findSessions(site: string): Session[] {
   const [file, name] = site.split(' ') as [string, string];

@@ -62,8 +62,8 @@ ${times.map((line) => draw(line, x, time)).join('\n')}
 
   function draw({ name, style, value }: Line, xs: Scale, ys: Scale): string {
     const marks = points.map((point) => ({
-      x: round(xs.place(point.offered)),
-      y: round(ys.place(value(point))),
+      x: round(xs.positionOf(point.offered)),
+      y: round(ys.positionOf(value(point))),
       hint: `${point.share} % of full load, ${name}: ${format(value(point))}`,
     }));
     const path = `<polyline class="line ${style}" points="${marks.map((at) => `${at.x},${at.y}`).join(' ')}"/>`;
@@ -74,18 +74,18 @@ ${times.map((line) => draw(line, x, time)).join('\n')}
   }
 }
 
-function axis({ place, ticks }: Scale, text: (value: number) => string): string {
+function axis({ positionOf, ticks }: Scale, text: (value: number) => string): string {
   return ticks
     .map((tick) => {
-      const y = round(place(tick));
+      const y = round(positionOf(tick));
       return `<line class="grid" x1="${LEFT}" x2="${RIGHT}" y1="${y}" y2="${y}"/><text class="end" x="${LEFT - 8}" y="${y + 4}">${text(tick)}</text>`;
     })
     .join('');
 }
 
-function across({ place, ticks }: Scale, y: number): string {
+function across({ positionOf, ticks }: Scale, y: number): string {
   return ticks
-    .map((tick) => `<text class="middle" x="${round(place(tick))}" y="${y + 18}">${whole(tick)}</text>`)
+    .map((tick) => `<text class="middle" x="${round(positionOf(tick))}" y="${y + 18}">${whole(tick)}</text>`)
     .join('');
 }
 

@@ -1,6 +1,6 @@
 /** Converts a value to its pixel position on an axis, with the values of the ticks. */
 export interface Scale {
-  place(value: number): number;
+  positionOf(value: number): number;
   ticks: number[];
 }
 
@@ -9,7 +9,7 @@ export function linearScale(max: number, first: number, last: number): Scale {
   const step = niceStep(max / 6);
   const end = Math.ceil(max / step) * step;
   return {
-    place: (value) => first + (value / end) * (last - first),
+    positionOf: (value) => first + (value / end) * (last - first),
     ticks: Array.from({ length: Math.round(end / step) + 1 }, (_, index) => index * step),
   };
 }
@@ -23,7 +23,7 @@ export function logScale(values: number[], first: number, last: number): Scale {
   const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...values))));
   const powers = Array.from({ length: high - low }, (_, index) => low + index);
   return {
-    place: (value) => first + ((Math.log10(value) - low) / (high - low)) * (last - first),
+    positionOf: (value) => first + ((Math.log10(value) - low) / (high - low)) * (last - first),
     ticks: [...powers.flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power)), 10 ** high],
   };
 }

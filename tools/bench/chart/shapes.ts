@@ -43,7 +43,7 @@ export function drawShapes(shapes: ShapeFigure[], title: string): string {
   const foot = TOP + STEP * shapes.length;
   const bars = shapes.map(({ what, rate, cost }, index) => {
     const y = TOP + STEP * index;
-    const end = Math.round(x.place(rate) * 10) / 10;
+    const end = Math.round(x.positionOf(rate) * 10) / 10;
     const text = `${whole(rate)}/s${cost === undefined ? '' : ` · ${cost.toFixed(1)} µs`}`;
     return [
       `<text class="end" x="${LEFT - 10}" y="${y + 20}">${escapeHtml(what)}</text>`,
@@ -53,7 +53,7 @@ export function drawShapes(shapes: ShapeFigure[], title: string): string {
   });
   const ticks = x.ticks.map(
     (tick) =>
-      `<line class="grid" x1="${x.place(tick)}" x2="${x.place(tick)}" y1="${TOP}" y2="${foot}"/><text class="middle" x="${x.place(tick)}" y="${foot + 20}">${whole(tick)}</text>`,
+      `<line class="grid" x1="${x.positionOf(tick)}" x2="${x.positionOf(tick)}" y1="${TOP}" y2="${foot}"/><text class="middle" x="${x.positionOf(tick)}" y="${foot + 20}">${whole(tick)}</text>`,
   );
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" aria-label="${escapeHtml(title)}">
 <style>${drawingStyle(12)}.bar{fill:#2da44e}.grid{stroke:var(--faint);stroke-width:1}.end{text-anchor:end}.middle{text-anchor:middle}</style>

@@ -78,9 +78,9 @@ function depthOf(frame: Frame, all: number): number {
 
 /** Returns as much of a name as fits, or an empty text if fewer than three letters fit. */
 function fitting(name: string, width: number): string {
-  const room = Math.floor((width - 5) / LETTER);
-  if (name.length <= room) return name;
-  return room < 3 ? '' : `${name.slice(0, room - 1)}…`;
+  const maxLetters = Math.floor((width - 5) / LETTER);
+  if (name.length <= maxLetters) return name;
+  return maxLetters < 3 ? '' : `${name.slice(0, maxLetters - 1)}…`;
 }
 
 function legend(): string {

@@ -109,10 +109,10 @@ async function apply({ data: { id, objects } }: Job<RequestJob>): Promise<void> 
     if (kind === 'events') events.push({ user_id: userId, ...fields });
     else if (kind === 'purchases') purchases.push({ user_id: userId, ...fields });
     else {
-      const known = profiles.get(userId) ?? { user_id: userId, attributes: {}, updates: 0 };
-      profiles.set(userId, known);
-      Object.assign(known.attributes, fields);
-      known.updates++;
+      const entry = profiles.get(userId) ?? { user_id: userId, attributes: {}, updates: 0 };
+      profiles.set(userId, entry);
+      Object.assign(entry.attributes, fields);
+      entry.updates++;
     }
   }
   const rows = [[...profiles.values()], events, purchases].map((some) => JSON.stringify(some));

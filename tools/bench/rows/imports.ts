@@ -83,7 +83,7 @@ export function importRows(fleets: Fleets, environment: Environment, size: Size)
     };
   }
 
-  async function beside(perSecond: (full: number) => number): Promise<Figure> {
+  async function measureDuring(perSecond: (full: number) => number): Promise<Figure> {
     const ours = await fleets.ours();
     const full = await measureFullRate(ours, environment, size);
     const rate = perSecond(full);
@@ -127,12 +127,12 @@ export function importRows(fleets: Fleets, environment: Environment, size: Size)
     {
       name: 'import-beside-100',
       what: `p99 of ${LIGHT} requests of ${OBJECTS} objects a second beside an import, over the same without`,
-      measure: () => beside(() => LIGHT),
+      measure: () => measureDuring(() => LIGHT),
     },
     {
       name: 'import-beside-30%',
       what: `the same with requests of ${OBJECTS} objects that make ${HEAVY_SHARE * 100} % of full load`,
-      measure: () => beside((full) => (full * HEAVY_SHARE) / OBJECTS),
+      measure: () => measureDuring((full) => (full * HEAVY_SHARE) / OBJECTS),
     },
   ];
 }

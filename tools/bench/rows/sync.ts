@@ -74,11 +74,14 @@ export function syncRow(
     const { pool } = ours;
     const alone = await probeWhile(ours, sleep(Math.min(seconds, 10) * 1000));
     const integration = await makeIntegration(pool, warehouseUrl, key);
-    const asked = await fetch(`http://127.0.0.1:${ours.target.port}/cdi/integrations/${integration}/sync`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${ours.key}` },
-    });
-    if (asked.status !== 202) throw new Error(`the sync was answered with ${asked.status}`);
+    const response = await fetch(
+      `http://127.0.0.1:${ours.target.port}/cdi/integrations/${integration}/sync`,
+      {
+        method: 'POST',
+        headers: { authorization: `Bearer ${ours.key}` },
+      },
+    );
+    if (response.status !== 202) throw new Error(`the sync was answered with ${response.status}`);
     const memory: number[] = [];
     const during = await probeWhile(
       ours,

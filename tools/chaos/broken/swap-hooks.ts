@@ -8,6 +8,6 @@ export const initialize: InitializeHook<{ from: string; to: string }> = (given) 
 };
 
 export const resolve: ResolveHook = async (specifier, context, next) => {
-  const found = await next(specifier, context);
-  return found.url === from && context.parentURL !== to ? { ...found, url: to } : found;
+  const result = await next(specifier, context);
+  return result.url === from && context.parentURL !== to ? { ...result, url: to } : result;
 };

@@ -85,7 +85,7 @@ function checkUser(user: string, history: ListOperation[], final: readonly strin
     if (!before || values.length >= before.values.length) before = { values, read };
   }
 
-  const positions = new Map(final.map((value, place) => [value, place]));
+  const positions = new Map(final.map((value, position) => [value, position]));
   for (const { value, outcome } of adds.values()) {
     const removed = removes.get(value);
     if (outcome === 'ok' && !isPossible(removed) && !positions.has(value))

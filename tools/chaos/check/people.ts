@@ -49,7 +49,7 @@ export function checkPeople(
   };
   let lostAsAllowed = 0;
   const counts = countEffects(journal, stored, addFinding, sums);
-  const letters = new Map(stored.deadLetters.map(({ object, reason }) => [object, reason]));
+  const deadLetters = new Map(stored.deadLetters.map(({ object, reason }) => [object, reason]));
 
   for (let object = 0; object < journal.objects; object++) {
     const state = journal.stateOf(object);
@@ -72,7 +72,7 @@ export function checkPeople(
     else if (mayLose(journal.request(journal.requestOf(object)))) lostAsAllowed++;
     else {
       sums.lost++;
-      const reason = letters.get(String(object));
+      const reason = deadLetters.get(String(object));
       addFinding('I1', `${journal.describe(object)} is not there${reason ? `; dead letter: ${reason}` : ''}`);
     }
   }
@@ -103,7 +103,7 @@ export function checkPeople(
 function countEffects(
   journal: Journal,
   { people, rows }: StoredPeople,
-  found: (invariant: Invariant, what: string) => void,
+  result: (invariant: Invariant, what: string) => void,
   sums: Sums,
 ): Uint8Array {
   const counts = rows.slice();
@@ -111,14 +111,14 @@ function countEffects(
     for (const object of custom.log ?? []) {
       const mine = object < journal.objects && nameOf(journal.userOf(object)) === name;
       if (!mine || journal.kindOf(object) !== 'attributes')
-        found('I2', `${name} has object ${object} in its log`);
+        result('I2', `${name} has object ${object} in its log`);
       else counts[object]!++;
     }
     const [entries, points] = [custom.log?.length ?? 0, custom.points ?? 0];
     if (points !== entries) {
       sums.doubled += Math.abs(points - entries);
       const last = custom.log?.at(-1) ?? 0;
-      found(
+      result(
         'I2',
         `${name} has ${points} points of ${entries} attribute objects, up to ${journal.describe(last)}`,
       );
@@ -134,7 +134,7 @@ function countEffects(
 function checkOrder(
   journal: Journal,
   { name, custom }: StoredPerson,
-  found: (invariant: Invariant, what: string) => void,
+  matches: (invariant: Invariant, what: string) => void,
 ): number {
   let outOfOrder = 0;
   let latest = -1;
@@ -142,14 +142,17 @@ function checkOrder(
     if (journal.stateOf(object) !== 'acknowledged') continue;
     if (object < latest) {
       outOfOrder++;
-      found('I4', `${journal.describe(object)} took effect after object ${latest}, which was accepted later`);
+      matches(
+        'I4',
+        `${journal.describe(object)} took effect after object ${latest}, which was accepted later`,
+      );
     }
     latest = Math.max(latest, object);
   }
   const last = custom.log.at(-1)!;
   if (custom.seq !== journal.roundOf(last)) {
     outOfOrder++;
-    found(
+    matches(
       'I4',
       `${name} has the value ${custom.seq} of another round than ${journal.describe(last)}, its last`,
     );

@@ -63,9 +63,9 @@ export async function startCircles(fleet: Fleet, options: CirclesOptions) {
       const number = free.splice(Math.floor(random() * free.length), 1)[0]!;
       const request = generateRequest(random, names[number]!, time);
       const circle = all[number]!;
-      const known = await deliver(client, circle, request);
-      free.push(known ? number : begin());
-      await sleep(known ? pause : 50);
+      const response = await deliver(client, circle, request);
+      free.push(response ? number : begin());
+      await sleep(response ? pause : 50);
     }
     client.close();
   }

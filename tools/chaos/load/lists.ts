@@ -56,9 +56,9 @@ export async function startLists(fleet: Fleet, { seed, clients, users, pause }: 
     const body = { external_ids: [user], fields_to_export: ['external_id', 'custom_attributes'] };
     const answer = await client.post(pick(random, fleet.edges).port, '/users/export/ids', body);
     if (answer.status !== 200 && answer.status !== 201) return;
-    const found = (answer.body as unknown as { users?: { custom_attributes?: Record<string, string[]> }[] })
+    const results = (answer.body as unknown as { users?: { custom_attributes?: Record<string, string[]> }[] })
       .users;
-    const values = found?.[0]?.custom_attributes?.[LIST] ?? [];
+    const values = results?.[0]?.custom_attributes?.[LIST] ?? [];
     history.push({ kind: 'read', client: number, user, invoked, completed: performance.now(), values });
   }
 

@@ -113,10 +113,10 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
       };
       let [good, bad] = [0, 0];
       for (let index = 0; index < peoplePerRequest; index++) {
-        const place = (turn * peoplePerRequest + index) % people.length;
-        if (people[place]!.round === ROUNDS) people[place] = { person: born++, round: 0 };
-        const { person } = people[place]!;
-        const round = ++people[place]!.round;
+        const position = (turn * peoplePerRequest + index) % people.length;
+        if (people[position]!.round === ROUNDS) people[position] = { person: born++, round: 0 };
+        const { person } = people[position]!;
+        const round = ++people[position]!.round;
         const first = kindsOf(round).map((kind) => journal.add(request, person, round, kind))[0]!;
         for (const { kind, object } of makeRound(person, round, first)) {
           body[kind === 'bad' ? 'events' : kind].push(object);

@@ -81,7 +81,7 @@ export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario 
       scene.figure('longest until every lane moves again', Math.max(...scene.recoveries) / 1000, 's', {
         atMost: 30,
       });
-      await scene.settle(fleet, { load, circles, deadline: 300_000, growth: 300 });
+      await scene.waitUntilApplied(fleet, { load, circles, deadline: 300_000, growth: 300 });
     },
   };
 }

@@ -9,8 +9,8 @@ let library: string | undefined;
 /** Returns the reason why the library cannot be used on this machine, or undefined. */
 export function cannotCutPower(): string | undefined {
   if (process.platform !== 'linux') return 'power cuts need Linux: the library is preloaded by ld.so';
-  const found = spawnSync('cc', ['--version'], { stdio: 'ignore' });
-  return found.status === 0
+  const probe = spawnSync('cc', ['--version'], { stdio: 'ignore' });
+  return probe.status === 0
     ? undefined
     : 'power cuts need a C compiler (cc), for example the Debian package gcc';
 }

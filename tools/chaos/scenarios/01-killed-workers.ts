@@ -47,7 +47,7 @@ export const killedWorkers: Scenario = {
     scene.figure('longest until every lane moves beside a frozen worker', without / 1000, 's', {
       ...{ atMost: 10, firm: true },
     });
-    const { drained } = await scene.settle(fleet, { load, circles });
+    const { drained } = await scene.waitUntilApplied(fleet, { load, circles });
     scene.figure('drained after the last kill', (drained - lastKill) / 1000, 's', {
       atMost: scene.choose(15, 30),
     });

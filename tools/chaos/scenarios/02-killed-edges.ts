@@ -22,7 +22,7 @@ export const killedEdges: Scenario = {
       times.push(Date.now() - from);
       scene.recovered(times.at(-1)!);
     }
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
     const odd = [...load.journal.statuses()].filter(
       // Under full load, a web process that has just started may answer with 503.
       ([status]) => status !== 201 && status !== 0 && (scene.short || status < 500),

@@ -28,7 +28,7 @@ export const rollingRestart: Scenario = {
       }
     }
     await load.more(100);
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
     scene.figure('processes asked to end', ends.length, '', {});
     scene.figure('requests of keep-alive clients that failed', load.journal.requestsBut(201), '', {
       atMost: 0,

@@ -32,7 +32,7 @@ export const killedRedis: Scenario = {
       scene.recovered(Date.now() - from);
       await load.more(100);
     }
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
     scene.figure('answers while it is down that are no 503 with Retry-After', others, '', { atMost: 0 });
     scene.figure('p99 of the 503s', quantile(times, 0.99), 'ms', { atMost: 250 });
     scene.figure('slowest 503', Math.max(...times) / 1000, 's', { atMost: 1, firm: true });

@@ -24,7 +24,7 @@ export const frozenRedis: Scenario = {
     await everyLaneMoves(fleet, 30_000);
     scene.recovered(Date.now() - from);
     await load.more(100);
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
     const others = notUnavailable(answers).length;
     scene.figure('answers while it is frozen that are no 503 with Retry-After', others, '', { atMost: 0 });
     scene.figure('slowest 503', longest(answers) / 1000, 's', { atMost: 1, firm: true });

@@ -61,6 +61,6 @@ export const fullRedis: Scenario = {
     );
     scene.figure('accepted again when there is memory', again / 1000, 's', { atMost: 10 });
     redis.disconnect();
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
   },
 };

@@ -62,7 +62,7 @@ export const emptyRedis: Scenario = {
     }
     // The lost requests of a circle cannot be determined from outside, but every lane must continue.
     await circles.stop();
-    await scene.settle(fleet, {
+    await scene.waitUntilApplied(fleet, {
       load,
       // Requests shortly before the kill may have been accepted and lost.
       mayLose: ({ sentAt }) => kills.some((kill) => sentAt < kill && kill - sentAt < 30_000),

@@ -66,7 +66,7 @@ export const stoppedPostgres: Scenario = {
       scene.say(`round ${round + 1}: back after ${Date.now() - from} ms as ${OBSERVER} sees it`);
     }
     const from = Date.now();
-    const { drained } = await scene.settle(fleet, { load, circles });
+    const { drained } = await scene.waitUntilApplied(fleet, { load, circles });
     const odd = load.journal.requestsBut([201, 503], beginning, ended);
     scene.figure('requests with another answer than 201 and 503 while connections are ended', odd, '', {
       atMost: 0,

@@ -18,7 +18,7 @@ export const cutCommits: Scenario = {
       cutter.arm(cut % 4 === 0 ? 'before' : 'after');
       while (cutter.cuts() === cut) await load.more(1);
     }
-    await scene.settle(fleet, { load });
+    await scene.waitUntilApplied(fleet, { load });
     scene.figure('connections cut', cutter.cuts(), '', { atLeast: cuts });
   },
 };

@@ -16,7 +16,7 @@ export const deliveredThrice: Scenario = {
       await load.more(Math.min(1000, objects));
       scene.say(`${load.journal.acknowledged} of ${objects} objects`);
     }
-    await scene.settle(fleet, { load });
+    await scene.waitUntilApplied(fleet, { load });
     scene.figure('objects delivered three times', scene.sums[0]!.applied, '', { atLeast: objects });
   },
 };

@@ -36,7 +36,7 @@ export const oneKey: Scenario = {
     for (const one of keyed.all) await keyed.repeat(one, fleet.edges.length);
     for (const one of keyed.all) await keyed.misuse(one);
     const compare = () => checkKeyed(fleet.pool, id, keyed.all);
-    await scene.settle(fleet, { load, circles, compare });
+    await scene.waitUntilApplied(fleet, { load, circles, compare });
     const differing = toldApart(keyed.all);
     const answers = keyed.all.flatMap((one) => one.answers);
     const refusals = keyed.all.flatMap((one) => one.refusals);

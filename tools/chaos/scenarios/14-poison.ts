@@ -48,6 +48,6 @@ export const poison: Scenario = {
     scene.figure('applied', applied, 'objects', { atLeast: 224, atMost: 224 });
     scene.figure('dead letters', reported, '', { atLeast: 1, atMost: 1 });
     scene.figure('tries until it was one', tries + 1, '', { atMost: 3 });
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
   },
 };

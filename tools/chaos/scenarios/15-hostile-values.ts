@@ -65,7 +65,7 @@ async function send(scene: Scene, bodies: string[], slowest: number): Promise<vo
     atMost: slowest,
   });
   scene.figure('event-loop lag', lag * 1000, 'ms', { atMost: scene.choose(100, 1000) });
-  await scene.settle(fleet, { load, circles });
+  await scene.waitUntilApplied(fleet, { load, circles });
   const { rows } = await fleet.pool.query(
     'select count(*)::integer as count from dead_letters where workspace_id = $1',
     [id],

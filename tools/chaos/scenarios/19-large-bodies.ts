@@ -94,6 +94,6 @@ export const largeBodies: Scenario = {
       const done = answers.filter(({ status }) => status === wanted[0]).length;
       scene.notes.push(`${name}: ${done} of ${answers.length} answered with ${wanted[0]}`);
     }
-    await scene.settle(fleet, { load, circles, growth: scene.choose(150, 400) });
+    await scene.waitUntilApplied(fleet, { load, circles, growth: scene.choose(150, 400) });
   },
 };

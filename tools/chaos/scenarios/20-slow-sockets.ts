@@ -41,7 +41,7 @@ export const slowSockets: Scenario = {
       atMost: Math.max(2 * alone, scene.choose(0, alone + 250)),
     });
     scene.figure('longest life of a slow socket', Math.max(...lives) / 1000, 's', { atMost: 15 });
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
 
     /** @returns the p99 of the requests that are sent from now on */
     async function latencies(of: number): Promise<number> {

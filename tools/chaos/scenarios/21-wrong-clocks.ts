@@ -40,12 +40,12 @@ export const wrongClocks: Scenario = {
     const wanted = times.length;
     const { rows } = await waitUntil(
       async () => {
-        const found = await fleet.pool.query(
+        const result = await fleet.pool.query(
           `select to_char(time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as time from events
             where workspace_id = $1 order by name`,
           [workspace.id],
         );
-        return found.rows.length >= wanted ? found : undefined;
+        return result.rows.length >= wanted ? result : undefined;
       },
       { what: 'the events', deadline: 60_000 },
     );
@@ -58,7 +58,7 @@ export const wrongClocks: Scenario = {
 
     if (fleet.redis) await checkLimit();
     client.close();
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
 
     /** Checks that a web process whose clock is an hour ahead does not refill the bucket. */
     async function checkLimit(): Promise<void> {

@@ -47,6 +47,6 @@ export const sharedLimit: Scenario = {
     scene.figure('admitted', admitted, 'requests', { atLeast: 0.98 * limit, atMost: limit + burst });
     scene.figure('refused with 429', refused, 'requests', { atLeast: 1 });
     scene.figure('other answers', others, '', { atMost: 0 });
-    await scene.settle(fleet, {});
+    await scene.waitUntilApplied(fleet, {});
   },
 };

@@ -50,6 +50,6 @@ export const badNetwork: Scenario = {
     const moving = scene.choose({ atLeast: 1 }, {});
     scene.figure('objects/s with +100 ms', rates[1]!, '', moving);
     scene.figure('objects/s with 1 % resets', rates[2]!, '', moving);
-    await scene.settle(started, { load, circles });
+    await scene.waitUntilApplied(started, { load, circles });
   },
 };

@@ -35,7 +35,7 @@ export const fullDisk: Scenario = {
     );
     if (aof && redis) await fillForTheAof(scene, traffic, { disk: aof, redis });
     await fillForPostgres(scene, traffic, { disk, postgres });
-    await scene.settle(traffic.fleet, traffic);
+    await scene.waitUntilApplied(traffic.fleet, traffic);
   },
 };
 

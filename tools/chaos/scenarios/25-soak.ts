@@ -33,7 +33,7 @@ export const soak: Scenario = {
     scene.figure('failed jobs', failed, '', { atMost: 0 });
     scene.figure('memory of all processes', samples.at(-1)!.megabytes, 'MB');
     scene.figure('its slope', slopeOf(samples), 'MB/min', scene.choose({ atMost: 5 }, {}));
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
   },
 };
 

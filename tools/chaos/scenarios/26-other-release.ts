@@ -61,7 +61,7 @@ export const otherRelease: Scenario = {
     scene.figure('objects applied', applied, '', { atLeast: 3, atMost: 3 });
     scene.figure('objects and jobs that are dead letters', dead, '', { atLeast: 4, atMost: 4 });
     await fleet.pool.query('delete from dead_letters');
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
   },
 };
 

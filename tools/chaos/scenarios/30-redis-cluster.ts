@@ -42,7 +42,7 @@ const faults: ClusterFault[] = [
     name: 'CLUSTER FAILOVER',
     async happen(cluster) {
       const replica = await cluster.replicaOf(await cluster.primaryOf(LANES_KEY));
-      await cluster.ask(replica, 'CLUSTER', 'FAILOVER');
+      await cluster.call(replica, 'CLUSTER', 'FAILOVER');
       await lanesAreAt(cluster, replica);
     },
   },
@@ -62,7 +62,7 @@ const faults: ClusterFault[] = [
       cluster.cutOff(primary);
       await knock(3000);
       await waitUntil(
-        async () => /role:master/.test(String(await cluster.ask(replica, 'INFO', 'replication'))),
+        async () => /role:master/.test(String(await cluster.call(replica, 'INFO', 'replication'))),
         { what: 'the majority to have a primary of its own', deadline: 30_000 },
       );
       cluster.heal();
@@ -88,11 +88,11 @@ async function runFault(scene: Scene, fault: ClusterFault, { fleet, cluster, kno
     slowest = Math.max(slowest, longest(answers));
   });
   const from = Date.now();
-  await cluster.settled();
-  const settled = Date.now() - from;
+  await cluster.waitUntilStable();
+  const recoveryMs = Date.now() - from;
   await untilAccepted(fleet, knockKey, 60_000);
   await everyLaneMoves(fleet, 60_000);
-  const resumed = Date.now() - from - settled;
+  const resumed = Date.now() - from - recoveryMs;
   scene.recovered(resumed);
   scene.figure(`${fault.name}: other answers than 201 and 503 with Retry-After`, others, '', { atMost: 0 });
   scene.figure(`${fault.name}: slowest refusal`, slowest / 1000, 's', { atMost: SLOWEST_S });
@@ -124,7 +124,7 @@ export const redisCluster: Scenario = {
         await runFault(scene, fault, { fleet, cluster, knockKey });
         await load.more(100);
       }
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
     const odd = load.journal.requestsBut([201, 503]);
     scene.figure('requests of the load with another answer than 201 and 503', odd, '', { atMost: 0 });
     await cluster.stop();

@@ -30,12 +30,12 @@ function move({ env, workspace }: Fleet, to: number) {
   const file = path.join(packageRoot, 'dist/src/cli.js');
   const words = ['workspaces', 'move', workspace.id, '--shard', String(to), '--json'];
   const command = spawn(process.execPath, [file, ...words], { env: { ...process.env, ...env } });
-  let said = '';
+  let output = '';
   command.stdout.on('data', (chunk) => {
-    said += chunk;
+    output += chunk;
   });
   const ended = new Promise<Moved>((resolve) => {
-    command.on('close', (code) => resolve({ code, held: code === 0 ? JSON.parse(said).held_ms : 0 }));
+    command.on('close', (code) => resolve({ code, held: code === 0 ? JSON.parse(output).held_ms : 0 }));
   });
   return { kill: () => command.kill('SIGKILL'), ended };
 }
@@ -85,7 +85,7 @@ export const movedWorkspace: Scenario = {
       longest = Math.max(longest, held);
       await load.more(scene.choose(500, 100));
     }
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
     // A killed command may or may not have moved the workspace. After a worker was killed, few objects are
     // applied for a while.
     scene.figure('moves that took place', moved, '', { atLeast: scene.choose(20, 4) });

@@ -75,7 +75,7 @@ export const overload: Scenario = {
     scene.figure('a lone object until it is applied, before, median', before, 'ms');
     scene.figure('the same after the load', after, 'ms', { atMost: limit });
     scene.figure('until that is usual again', back / 1000, 's', { atMost: 10 });
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
 
     /** Returns the objects that are applied per second, by the workers' own count. */
     async function rateDuring(milliseconds: number): Promise<number> {

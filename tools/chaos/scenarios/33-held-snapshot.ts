@@ -85,7 +85,7 @@ export const heldSnapshot: Scenario = {
     scene.figure('growth of the queue per added job', growth[JOBS]! / jobs, 'B', { atMost: BYTES_PER_JOB });
     scene.figure('vacuumed after the release', vacuumed / 1000, 's', { atMost: VACUUM_MS / 1000 });
     scene.notes.push(`${jobs} jobs added; growth in bytes: ${JSON.stringify(growth)}`);
-    await scene.settle(fleet, {
+    await scene.waitUntilApplied(fleet, {
       ...{ load, circles },
       whenDrained: () => waitForStream(scene, fleet),
     });
@@ -184,15 +184,15 @@ async function createStream({ pool, workspace }: Fleet, url: string, keys: Buffe
 
 /** Waits until the stream has delivered the whole log, and adds the rest as a figure. */
 async function waitForStream(scene: Scene, { pool }: Fleet): Promise<void> {
-  const behind = async () => {
+  const countWaiting = async () => {
     const { rows } = await pool.query(
       `select count(*)::integer as rows from stream_log join stream_destinations using (workspace_id)
        where stream_log.id > stream_destinations.position`,
     );
     return rows[0].rows as number;
   };
-  await waitUntil(async () => (await behind()) === 0, { what: 'the stream', deadline: 120_000 }).catch(
+  await waitUntil(async () => (await countWaiting()) === 0, { what: 'the stream', deadline: 120_000 }).catch(
     () => {},
   );
-  scene.figure('rows of the log that the stream has not delivered', await behind(), '', { atMost: 0 });
+  scene.figure('rows of the log that the stream has not delivered', await countWaiting(), '', { atMost: 0 });
 }

@@ -42,7 +42,7 @@ export const oneWayPartition: Scenario = {
     scene.say('starting the processes behind the paths');
     const worker = await fleet.startWorker({ DATABASE_URL: postgres.path.url });
     const edge = redis && (await fleet.startEdge(undefined, { REDIS_URL: redis.path.url }));
-    const behind = { ...fleet, edges: edge ? [edge] : [] };
+    const partitioned = { ...fleet, edges: edge ? [edge] : [] };
 
     let [answered, slowest, longestRecovery] = [0, 0, 0];
     for (const cuts of roundsFor(scene, postgres.path, redis?.path)) {
@@ -51,7 +51,7 @@ export const oneWayPartition: Scenario = {
       const milliseconds = scene.choose(15_000, 5000);
       const end = Date.now() + milliseconds;
       const isCut = redis && cuts.some(({ path }) => path === redis.path);
-      if (isCut) slowest = Math.max(slowest, longest(await requestFor(behind, knockKey, milliseconds)));
+      if (isCut) slowest = Math.max(slowest, longest(await requestFor(partitioned, knockKey, milliseconds)));
       for (const { path } of cuts) if (await answers(path)) answered++;
       await sleep(end - Date.now());
       for (const { path } of cuts) await path.heal();
@@ -64,7 +64,7 @@ export const oneWayPartition: Scenario = {
         );
       const parts = await Promise.all([
         took(everyLaneMoves(fleet, TIMEOUT_MS)),
-        took(untilAccepted(behind, knockKey, TIMEOUT_MS)),
+        took(untilAccepted(partitioned, knockKey, TIMEOUT_MS)),
         took(untilReady(worker.port)),
       ]);
       const recovery = Math.max(...parts);
@@ -79,7 +79,7 @@ export const oneWayPartition: Scenario = {
     scene.figure('stores that answered on an interrupted path', answered, '', { atMost: 0 });
     if (redis) scene.figure('slowest answer of the web process', slowest / 1000, 's', { atMost: 2 });
     scene.figure('longest recovery', longestRecovery / 1000, 's', { atMost: 10 });
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
   },
 };
 

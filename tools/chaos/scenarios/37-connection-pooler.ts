@@ -66,7 +66,7 @@ function behindPgBouncer(number: number, mode: Exclude<PgBouncerMode, 'statement
       const gap = await everyLaneMoves(fleet, 60_000);
       scene.figure('until every lane moves behind a new PgBouncer', gap / 1000, 's', { atMost: 30 });
       await load.more(scene.choose(1000, 50));
-      await scene.settle(fleet, { load, circles });
+      await scene.waitUntilApplied(fleet, { load, circles });
       // 503 is the correct response of a web process that gets no connection within a second.
       const refused = load.journal.statuses().get(503) ?? 0;
       scene.figure(

@@ -44,7 +44,7 @@ export const powerCuts: Scenario = {
     scene.figure('power cuts', cuts, '', { atLeast: scene.choose(20, 2) });
     scene.figure('files of which something was not on disk', lost, '', { atLeast: 1 });
     scene.figure('longest until every lane moves again', longest / 1000, 's', { atMost: 30 });
-    await scene.settle(fleet, { load, circles });
+    await scene.waitUntilApplied(fleet, { load, circles });
   },
 };
 

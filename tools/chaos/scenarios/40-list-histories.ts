@@ -40,7 +40,7 @@ export const listHistories: Scenario = {
       await sleep(scene.choose(1000, 100));
     }
     await lists.stop();
-    await scene.settle(fleet, {
+    await scene.waitUntilApplied(fleet, {
       ...{ load, circles },
       async compare() {
         const findings = checkListHistory(lists.history, await lists.last());

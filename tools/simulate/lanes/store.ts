@@ -76,7 +76,7 @@ export class MemoryLaneStore implements LaneStore {
       const stored = new Promise<void>((resolve, reject) => {
         let stop: Cancel = () => {};
         stop = host.schedule(timeout, () => reject(new Error(`no answer within ${timeout} ms`)));
-        const settle = (finish: () => void) => {
+        const finishCall = (finish: () => void) => {
           stop();
           finish();
         };
@@ -90,8 +90,8 @@ export class MemoryLaneStore implements LaneStore {
             return this.#store(entries);
           }, this.#channels?.adds)
           .then(
-            () => settle(resolve),
-            (error: Error) => settle(() => reject(error)),
+            () => finishCall(resolve),
+            (error: Error) => finishCall(() => reject(error)),
           );
       });
       try {
