@@ -104,7 +104,7 @@ export const processChecks: readonly Check[] = [
     severity: 'critical',
     scope: 'process',
     evaluators: ['fleet'],
-    impact: 'Its work stands still while it starts again, and may not progress at all.',
+    impact: 'Its work stops while it starts again, and may not progress at all.',
     firstStep:
       'Read the end of the log of the process that ended. A job of sync that ends its process is set aside after two ends, an object that ends its worker after four.',
     link: '/#processes',

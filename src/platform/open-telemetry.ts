@@ -278,7 +278,7 @@ function createProcessor(
             if (failedInARow === 0)
               log()?.warn(
                 { err: result.error },
-                'spans do not reach their collector, and are left out until they do',
+                'spans do not reach their collector, and are omitted until they do',
               );
             failedInARow += spans.length;
           }

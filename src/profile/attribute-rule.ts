@@ -26,7 +26,7 @@ export function standardOf(delta: AttributesDelta): StandardAttributes {
 
 /** Returns a warning about an invalid attribute that is omitted. The other attributes of its object are applied. */
 export function omitted(broken: string): Finding {
-  return { warning: `${broken}; it was left out` };
+  return { warning: `${broken}; it was omitted` };
 }
 
 /** The changes of an attribute object to a profile. Absent members change nothing. */
@@ -135,7 +135,7 @@ export type AttributeChange =
 /** Maximum number of warnings about one object in an answer. If there are more, FURTHER follows. */
 const MAX_WARNINGS = 10;
 
-const FURTHER = 'further fields were cut or left out';
+const FURTHER = 'further fields were cut or omitted';
 
 /** Whether strings and names of more than 255 characters are cut or refused. */
 export type LongStrings = 'cut' | 'refuse';

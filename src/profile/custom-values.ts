@@ -27,7 +27,7 @@ const TOO_LARGE = `it must be at most ${MAX_OBJECT_BYTES} bytes of JSON`;
 const MIXED = 'an array must hold strings, numbers and booleans, or only objects';
 
 const DROPPED =
-  "it was left out: a key in it is empty or has a space, '.' or '$', or a '$time' in it is no date up to the year 3000";
+  "it was omitted: a key in it is empty or has a space, '.' or '$', or a '$time' in it is no date up to the year 3000";
 
 type Added = Finding | typeof TOO_LONG | undefined;
 

@@ -106,7 +106,7 @@ const sideOf = (id: 'merged_id' | 'kept_id') => `(
 
 /** Inserts by primary key. Records a spam mark that is new to the kept profile in the history. */
 const recordMarksStatement = `
-  with told as materialized (
+  with reported as materialized (
     select pairs.workspace_id, pairs.kept_id, pairs.request_id
     from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) as pairs (workspace_id, merged_id, kept_id, request_id)
     cross join lateral ${sideOf('merged_id')} as merged
@@ -115,8 +115,8 @@ const recordMarksStatement = `
   )
   insert into subscription_history (
     workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
-  select told.workspace_id, 'profile', told.kept_id::text, 'spam', null, '${marks.spam}', $5::timestamptz, told.request_id
-  from told`;
+  select reported.workspace_id, 'profile', reported.kept_id::text, 'spam', null, '${marks.spam}', $5::timestamptz, reported.request_id
+  from reported`;
 
 /** Updates by primary key. Both rows are locked already. */
 const mergeProfilesStatement = `

@@ -71,7 +71,7 @@ export function openWebhook({ url, secret, reach, milliseconds = TIMEOUT_MS }: W
       const { status } = await post(`{"messages":[${envelopes.join(',')}]}`, id, signal);
       if (status >= 200 && status < 300) return;
       const redirect = status >= 300 && status < 400 ? ': redirects are not followed' : '';
-      throw new DeliveryError(`the receiver answered ${status}${redirect}`, { isGone: status === 410 });
+      throw new DeliveryError(`the destination answered ${status}${redirect}`, { isGone: status === 410 });
     },
     close: () => caller.close(),
   };

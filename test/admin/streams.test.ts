@@ -28,7 +28,7 @@ test('penstock streams manages a webhook stream and shows its secret once', asyn
   expect(await on.json('streams test crm --workspace shop')).toMatchObject({ reached: true });
   expect(receiver.taken[0]).toMatchObject({ messages: [] });
   receiver.answer = (response) => void response.writeHead(500).end();
-  expectRefusal(await on.run('streams test crm --workspace shop'), 'the receiver answered 500');
+  expectRefusal(await on.run('streams test crm --workspace shop'), 'the destination answered 500');
   expect(await on.json('streams pause crm --workspace shop')).toMatchObject({ state: 'paused' });
   expect(await on.json('streams resume crm --workspace shop')).toMatchObject({ state: 'active' });
   const at = '2026-01-31T12:00:00.000Z';

@@ -218,7 +218,7 @@ describe('the console in a browser', () => {
     // A busy queue may not report the job's position at the first attempt.
     await waitUntil(
       async () =>
-        (await page.getByText(/in work, or next|^\d envelopes?$/).isVisible()) || !(await page.reload()),
+        (await page.getByText(/in progress, or next|^\d envelopes?$/).isVisible()) || !(await page.reload()),
       { what: 'where the delete stands in its lane', deadline: 30_000 },
     );
     await page.close();

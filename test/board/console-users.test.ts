@@ -409,7 +409,7 @@ describe('users', () => {
     ]);
     const { text } = await page(scene.operator, answer.headers.get('location')!);
     expect(text).toContain(`Lane ${waiting[0]!.lane}`);
-    expect(text).toContain('in work, or next');
+    expect(text).toContain('in progress, or next');
   });
 
   test('an external id that ends with a blank is not the text that confirms a delete', async () => {

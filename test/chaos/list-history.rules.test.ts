@@ -73,13 +73,13 @@ describe('an anomaly in a history of a list is found', () => {
       'an order other than the order of acceptance',
       () => [add('a'), add('b')],
       ['b', 'a'],
-      /^I4 u: b stands before a/,
+      /^I4 u: b is before a/,
     ],
     [
       'an order against an add without an answer',
       () => [add('a'), add('b', 'unknown')],
       ['b', 'a'],
-      /^I4 u: b stands before a/,
+      /^I4 u: b is before a/,
     ],
     [
       'a removed value that comes back',

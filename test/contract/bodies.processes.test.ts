@@ -222,7 +222,7 @@ describe('bodies and errors of every operation', () => {
         ],
         warnings: [
           {
-            type: "'dob' is not valid: it must be a date as YYYY-MM-DD; it was left out",
+            type: "'dob' is not valid: it must be a date as YYYY-MM-DD; it was omitted",
             input_array: 'attributes',
             index: 0,
           },

@@ -81,7 +81,7 @@ test('refused requests without a valid key are logged at a bounded rate, all oth
   const droppedLines = () =>
     edge.log.reduce((sum, { left_out }) => sum + ((left_out as number | undefined) ?? 0), 0);
   await waitUntil(() => droppedLines() + lines() >= calls, {
-    what: 'the count of what was left out',
+    what: 'the count of what was omitted',
     deadline: 30_000,
   });
   const seconds = (performance.now() - started) / 1000;

@@ -124,7 +124,7 @@ describe('an invalid standard attribute is dropped alone', () => {
           message: 'success',
           warnings: [
             {
-              type: expect.stringMatching(`^'${name}' is not valid: .*; it was left out$`),
+              type: expect.stringMatching(`^'${name}' is not valid: .*; it was omitted$`),
               input_array: 'attributes',
               index: 0,
             },

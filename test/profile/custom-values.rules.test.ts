@@ -209,7 +209,7 @@ describe('an object', () => {
           normalizeAttributes({ _merge_objects: merge, first_name: 'Ada', x: value, y: 1 }, context),
         ).toEqual({
           delta: { standard: { first_name: 'Ada' }, set: { y: 1 } },
-          warnings: [expect.stringMatching(/^'x' is not valid: it was left out: a key in it is empty/)],
+          warnings: [expect.stringMatching(/^'x' is not valid: it was omitted: a key in it is empty/)],
         });
       });
     },

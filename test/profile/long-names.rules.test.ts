@@ -114,6 +114,6 @@ describe('names and strings of more than 255 characters', () => {
     const object = Object.fromEntries(range(50).map((i) => [`a${i}`, 'y'.repeat(256)]));
     const { warnings } = normalizeAttributes(object, context) as { warnings?: string[] };
     expect(warnings).toHaveLength(11);
-    expect(warnings?.at(-1)).toBe('further fields were cut or left out');
+    expect(warnings?.at(-1)).toBe('further fields were cut or omitted');
   });
 });

@@ -81,7 +81,7 @@ describe('an unreadable standard attribute is dropped, and the others are stored
   ])('%s: %j', (name, value, warning) => {
     expect(normalizeAttributes({ plan: 'pro', [name]: value, city: 'Rome' }, context)).toEqual({
       delta: { set: { plan: 'pro', city: 'Rome' } },
-      warnings: [`${warning}; it was left out`],
+      warnings: [`${warning}; it was omitted`],
     });
   });
 

@@ -91,7 +91,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
       (await scene.context.metrics.skipped.get()).values.find(({ labels }) => labels.reason === reason)
         ?.value;
     await waitUntil(async () => (await skipped('in progress')) && (await skipped('not active')), {
-      what: 'both to be left out',
+      what: 'both to be omitted',
     });
     expect(await runsOf(busy)).toHaveLength(1);
     expect(await runsOf(paused)).toEqual([]);

@@ -66,7 +66,7 @@ describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) =>
         number: 1,
         synced: true,
         reason:
-          "'dob' is not valid: it must be a date as YYYY-MM-DD; it was left out; 'gender' is not valid: it must be 'M', 'F', 'O', 'N', 'P' or null; it was left out",
+          "'dob' is not valid: it must be a date as YYYY-MM-DD; it was omitted; 'gender' is not valid: it must be 'M', 'F', 'O', 'N', 'P' or null; it was omitted",
       },
       {
         number: 3,

@@ -253,7 +253,7 @@ describe('a collector that rejects spans', () => {
         if (mode === 'hangs' && (await count(port, 'dropped')) === dropped) return false;
         return (await count(port, 'failed')) > failed + 64;
       },
-      { what: 'batches that failed, and spans that were left out' },
+      { what: 'batches that failed, and spans that were omitted' },
     );
     expect(countReports()).toBe(before + 1);
     collector.behave('takes');

@@ -71,13 +71,13 @@ export function readOptions(arguments_: string[]): BenchOptions {
     .option('--pinned', 'also one worker and two while Postgres has a core of its own (needs taskset)', false)
     .option('--traced', 'also while one request in a hundred, and while every request is traced', false)
     .option('--streamed', 'also while everything is sent on to two webhooks', false)
-    .option('--tenants', 'also a thousand workspaces, and a quiet one beside one that floods', false)
+    .option('--tenants', 'also a thousand workspaces, and a quiet one alongside a noisy one', false)
     .option(
       '--shapes',
       'instead, the traffic that people have; writes tools/bench/shapes.json, draws generated/shapes.svg',
       false,
     )
-    .option('--import', 'instead, imports: over live requests, and what these wait beside one', false)
+    .option('--import', 'instead, imports: over live requests, and what these wait during one', false)
     .option('--base <profiles>', 'profiles of the large base among these', positive, 10_000_000)
     .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
     .option(

@@ -20,7 +20,7 @@ export function describeFigure(round: number, name: string, { value, unit, detai
   if (detail.full_per_second)
     parts.push(`${detail.per_second!.toFixed(0)} over ${detail.full_per_second.toFixed(0)} objects/s`);
   if (detail.streamLagSeconds !== undefined)
-    parts.push(`receivers had it ${detail.streamLagSeconds.toFixed(1)} s later`);
+    parts.push(`destinations had it ${detail.streamLagSeconds.toFixed(1)} s later`);
   if (detail.readable_p99_ms) {
     const half = detail.readable_p50_ms === undefined ? '' : `p50 ${detail.readable_p50_ms.toFixed(1)} `;
     parts.push(`readable ${half}p99 ${detail.readable_p99_ms.toFixed(1)} ms`);

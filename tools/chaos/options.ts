@@ -20,7 +20,7 @@ export interface ChaosOptions {
  */
 export function readOptions(arguments_: string[]): ChaosOptions {
   const command = new Command('npm run chaos --')
-    .description('Break Penstock on purpose, and compare what clients were told with what is stored.')
+    .description('Break Penstock on purpose, and compare the responses with the stored data.')
     .argument('[numbers...]', 'faults by their number; without any, all', collect, [])
     .option('--minutes <number>', 'the long form: faults mixed at random for so long', positive)
     .option(

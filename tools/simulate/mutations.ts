@@ -143,7 +143,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: 'cursor-before-delivery',
-    fault: 'the cursor of a stream moves before the receiver has the messages',
+    fault: 'the cursor of a stream moves before the destination has the messages',
     store: 'postgres',
     edits: [
       {

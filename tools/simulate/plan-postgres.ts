@@ -115,7 +115,7 @@ const KINDS = [
   'slow database',
   'clock',
   'end sessions',
-  'receiver fails',
+  'destination fails',
   'replay dead letters',
 ] as const;
 
@@ -168,7 +168,7 @@ function planFaults(random: Random, settings: Settings): Fault[] {
       case 'end sessions':
         faults.push({ at, kind: faultKind, ...target });
         break;
-      case 'receiver fails':
+      case 'destination fails':
         faults.push({ at, kind: faultKind, for: random.between(100, 5000), chance: random.pick([0.2, 1]) });
         break;
       case 'replay dead letters':

@@ -78,7 +78,7 @@ export type Fault = { at: number } & (
   | { kind: 'fail over' }
   | { kind: 'clock'; role: Role; process: number; by: number }
   | { kind: 'end sessions'; role: Role; process: number }
-  | { kind: 'receiver fails'; for: number; chance: number }
+  | { kind: 'destination fails'; for: number; chance: number }
   | { kind: 'replay dead letters'; process: number }
 );
 

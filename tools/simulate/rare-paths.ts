@@ -380,12 +380,12 @@ const rarePaths: readonly RarePath[] = [
   {
     name: 'the cleanup of a merged user ends',
     ...{ isEssential: true, store: 'postgres' },
-    isTaken: ({ what, details }) => what === 'tombstones settled' && details.kind === 'merged',
+    isTaken: ({ what, details }) => what === 'tombstones cleaned up' && details.kind === 'merged',
   },
   {
     name: 'the cleanup of a deleted user ends',
     ...{ isEssential: true, store: 'postgres' },
-    isTaken: ({ what, details }) => what === 'tombstones settled' && details.kind === 'deleted',
+    isTaken: ({ what, details }) => what === 'tombstones cleaned up' && details.kind === 'deleted',
   },
   {
     name: 'a dead letter is replayed',
@@ -398,18 +398,18 @@ const rarePaths: readonly RarePath[] = [
     isTaken: ({ what }, { replayed }) => what === 'deleted' && replayed.size > 0,
   },
   {
-    name: 'a receiver gets messages again',
+    name: 'a destination gets messages again',
     ...{ isEssential: true, store: 'postgres' },
     isTaken: ({ what, details }) => what === 'delivered' && details.repeated! > 0,
   },
   {
-    name: 'a receiver gets repeated and new messages in one batch',
+    name: 'a destination gets repeated and new messages in one batch',
     ...{ isEssential: false, store: 'postgres' },
     isTaken: ({ what, details }) =>
       what === 'delivered' && details.repeated! > 0 && details.repeated! < details.messages!,
   },
   {
-    name: 'a receiver refuses a batch',
+    name: 'a destination refuses a batch',
     ...{ isEssential: true, store: 'postgres' },
     isTaken: is('delivery refused'),
   },

@@ -524,7 +524,7 @@ class Simulation {
         if (target) this.#postgres?.gate.endSessionsOf(target.host.name);
         return;
       }
-      case 'receiver fails': {
+      case 'destination fails': {
         if (!this.#postgres) return;
         const { receivers } = this.#postgres;
         receivers.failing = fault.chance;

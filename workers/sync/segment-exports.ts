@@ -275,7 +275,7 @@ export function startSegmentExports({
 export function createExportMetric(registry: Registry): Counter<'outcome'> {
   const ended = new Counter({
     name: 'penstock_segment_exports_total',
-    help: 'Segment exports that this process has finished, by outcome: ready, failed, told (callback delivered), not_told (callback given up).',
+    help: 'Segment exports that this process has finished, by outcome: `ready`, `failed`, `told` (callback delivered), `not_told` (callback given up).',
     labelNames: ['outcome'],
     registers: [registry],
   });

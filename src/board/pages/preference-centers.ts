@@ -144,7 +144,7 @@ ${chooseUser(
   { ...visit, workspaces: [workspace] },
   { path, workspace, keep: { screen: shown.screen, template: shown.template } },
 )}
-<p class="lead">${user ? html`As ${query('user')} would see it now.${!pii && ' Without the permission “view_pii” values are masked, and custom attributes are left out.'} ${closedFor(user, center)}` : 'With values that are made up, and every group subscribed. Choose a user to see it as this one would.'} Nothing in it can be pressed, and images and styles of other hosts are left out.</p>
+<p class="lead">${user ? html`As ${query('user')} would see it now.${!pii && ' Without the permission “view_pii” values are masked, and custom attributes are omitted.'} ${closedFor(user, center)}` : 'With values that are made up, and every group subscribed. Choose a user to see it as this one would.'} Nothing in it can be pressed, and images and styles of other hosts are omitted.</p>
 ${tabs('Screen', screens, { present: shown.screen, to: (screen) => linkTo({ screen }) })}
 ${tabs('Template', templates, { present: shown.template, to: (template) => linkTo({ template }) })}
 <div class="scroll preview" role="region" aria-label="Preview" tabindex="0"><iframe class="${shown.screen}" sandbox="" referrerpolicy="no-referrer" title="${templates[shown.template]} of ${center.name}" src="${pathWith(`${path}/preview`, { template: shown.template, user: query('user') })}"></iframe></div>

@@ -148,7 +148,7 @@ async function front({ waiting }: PageServices, { waits }: FollowedRequest): Pro
         `Lane ${lane}`,
         html`<span class="id">${envelopeId}</span>`,
         first?.id === envelopeId
-          ? 'in work, or next'
+          ? 'in progress, or next'
           : ahead === undefined
             ? `more than ${MAX_COUNTED}`
             : count(ahead, 'envelope'),

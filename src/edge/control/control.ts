@@ -262,7 +262,7 @@ export function createControl(sources: ControlSources) {
       path: `${CONTROL_ROOT}/settle`,
       summary: 'Wait until everything has taken effect',
       description:
-        'Returns when all accepted requests have taken effect and syncs and segment exports have ended. `dead_letters` are objects that were accepted and could not be applied, and `rejected` are objects that requests were told about since the last reset. Returns 504 if that takes longer than `timeout_ms`.',
+        'Returns when all accepted requests have taken effect and syncs and segment exports have ended. `dead_letters` are objects that were accepted and could not be applied, and `rejected` are objects that were reported in responses since the last reset. Returns 504 if that takes longer than `timeout_ms`.',
       body: {
         type: 'object',
         additionalProperties: false,
@@ -352,7 +352,7 @@ export function createControl(sources: ControlSources) {
       path: `${CONTROL_ROOT}/clock`,
       summary: 'Read the clock',
       description:
-        'Returns the time of the service (`now`), the time of the machine, the difference, and whether the time of the service stands still.',
+        'Returns the time of the service (`now`), the time of the machine, the difference, and whether the time of the service is frozen.',
       example: { reply: exampleClock },
       handle: () => ({ body: clock.show() }),
     },
@@ -381,7 +381,7 @@ export function createControl(sources: ControlSources) {
           freeze: {
             type: 'boolean',
             description:
-              '`true`: time stands still, and only `set` and `advance` change it. `false`: time passes again.',
+              '`true`: time does not advance, and only `set` and `advance` change it. `false`: time passes again.',
           },
         },
       },

@@ -126,7 +126,7 @@ export function importRows(fleets: Fleets, environment: Environment, size: Size)
     },
     {
       name: 'import-beside-100',
-      what: `p99 of ${LIGHT} requests of ${OBJECTS} objects a second beside an import, over the same without`,
+      what: `p99 of ${LIGHT} requests of ${OBJECTS} objects a second during an import, over the same without`,
       measure: () => measureDuring(() => LIGHT),
     },
     {

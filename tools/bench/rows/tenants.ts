@@ -34,12 +34,12 @@ export function tenantRows(fleets: Fleets, environment: Environment, size: Size)
     row(1, size.tenants, 'tenants-1000-1'),
     {
       name: 'noisy-neighbour',
-      what: 'a quiet workspace beside one that floods: p99 until it can be read, over the same alone',
+      what: 'a quiet workspace alongside a noisy one: p99 until it can be read, over the same alone',
       measure: async () => besideFlood(await fleets.tenants(), size),
     },
     {
       name: 'noisy-other-shard',
-      what: 'the same, with the quiet workspace in another shard than the one that floods',
+      what: 'the same, with the quiet workspace in another shard than the noisy one',
       measure: async () => besideFlood(await fleets.twoShards(1), size),
     },
     {

@@ -54,6 +54,6 @@ function check(effects: Effects | undefined, accepted: boolean, what: string): F
 export function toldApart(requests: readonly Keyed[]): string[] {
   return requests.flatMap(({ user, answers }) => {
     const responses = new Set(answers.map((answer) => JSON.stringify(answer)));
-    return responses.size === 1 ? [] : [`${user} was told ${[...responses].slice(0, 3).join(' and ')}`];
+    return responses.size === 1 ? [] : [`${user} got ${[...responses].slice(0, 3).join(' and ')}`];
   });
 }

@@ -78,7 +78,7 @@ function checkUser(user: string, history: ListOperation[], final: readonly strin
     const values = read.values.filter(isStable);
     const wrong = values.findIndex((value, index) => order[index] !== value);
     if (wrong >= 0)
-      note('I4', `a read is no prefix of the last one: ${values[wrong]} stands in place of ${order[wrong]}`);
+      note('I4', `a read is no prefix of the last one: ${values[wrong]} is in place of ${order[wrong]}`);
     // Reads that overlap may return in any order.
     if (before && before.read.completed < read.invoked && values.length < before.values.length)
       note('I4', `a read shows ${values.length} values after one that had shown ${before.values.length}`);
@@ -137,7 +137,7 @@ function checkAcceptance(
     if (latest && add.outcome === 'ok' && add.completed! < latest.invoked)
       note(
         'I4',
-        `${latest.value} stands before ${add.value}, which was acknowledged before ${latest.value} was sent`,
+        `${latest.value} is before ${add.value}, which was acknowledged before ${latest.value} was sent`,
       );
     if (!latest || add.invoked > latest.invoked) latest = add;
   }

@@ -56,15 +56,12 @@ export function checkPeople(
     const count = counts[object]!;
     sums[state]++;
     if (state === 'refused') {
-      if (count > 0) addFinding('I3', `${journal.describe(object)} was refused and stands there`);
+      if (count > 0) addFinding('I3', `${journal.describe(object)} was refused and is stored`);
       continue;
     }
     if (count > 1) {
       sums.doubled++;
-      addFinding(
-        state === 'unknown' ? 'I3' : 'I2',
-        `${journal.describe(object)} stands there ${count} times`,
-      );
+      addFinding(state === 'unknown' ? 'I3' : 'I2', `${journal.describe(object)} is stored ${count} times`);
     }
     if (state === 'unknown') {
       if (count > 0) sums.unknownApplied++;
@@ -76,12 +73,12 @@ export function checkPeople(
       addFinding('I1', `${journal.describe(object)} is not there${reason ? `; dead letter: ${reason}` : ''}`);
     }
   }
-  for (const name of stored.twins) addFinding('I2', `${name} stands there as more than one profile`);
+  for (const name of stored.twins) addFinding('I2', `${name} is stored as more than one profile`);
   for (const sum of stored.wrongSums) addFinding('I2', `rows and summary differ: ${sum}`);
   for (const stranger of stored.strangers) addFinding('I2', stranger);
   for (const { object, reason } of stored.deadLetters) {
     if (Number(object) < journal.objects && counts[Number(object)]! > 0)
-      addFinding('I2', `${journal.describe(Number(object))} stands there and is a dead letter: ${reason}`);
+      addFinding('I2', `${journal.describe(Number(object))} is stored and is a dead letter: ${reason}`);
     else addFinding('I1', `a dead letter: ${object}: ${reason}`);
   }
 

@@ -44,7 +44,7 @@ export const killedWorkers: Scenario = {
     await load.more(scene.choose(500, 50));
     scene.figure('kills', kills, '', { atLeast: scene.choose(8, SHORT_KILLS) });
     scene.figure('longest until every lane moves again', longest / 1000, 's', { atMost: 10, firm: true });
-    scene.figure('longest until every lane moves beside a frozen worker', without / 1000, 's', {
+    scene.figure('longest until every lane moves alongside a frozen worker', without / 1000, 's', {
       ...{ atMost: 10, firm: true },
     });
     const { drained } = await scene.waitUntilApplied(fleet, { load, circles });

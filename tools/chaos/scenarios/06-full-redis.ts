@@ -10,7 +10,7 @@ const ROOM_MB = { long: 16, short: 4 };
 
 export const fullRedis: Scenario = {
   number: 6,
-  fault: 'Redis out of memory under flood',
+  fault: 'Redis out of memory under overload',
   backends: ['redis'],
   async run(scene) {
     const { fleet, load, circles, knockKey } = await beginTraffic(

@@ -11,7 +11,7 @@ const HEAD = 'POST /users/track HTTP/1.1\r\nHost: a\r\nContent-Type: application
 
 export const slowSockets: Scenario = {
   number: 20,
-  fault: '1,000 slow sockets beside normal load',
+  fault: '1,000 slow sockets during normal load',
   backends: ['redis'],
   async run(scene) {
     const traffic = await beginTraffic(scene, { edges: 1, workers: 1 });
@@ -22,7 +22,7 @@ export const slowSockets: Scenario = {
 
     scene.say('good clients alone');
     const alone = await latencies(seconds);
-    scene.say('good clients beside slow ones');
+    scene.say('good clients alongside slow ones');
     const slow = Array.from({ length: scene.choose(1000, 200) }, (_, index) =>
       startSlowSocket(port, fleet.workspace.key, index % 2 === 0 ? 'head' : 'body'),
     );
@@ -37,7 +37,7 @@ export const slowSockets: Scenario = {
 
     scene.figure('slow sockets', slow.length, '', {});
     scene.figure('p99 of good clients alone', alone, 'ms');
-    scene.figure('p99 beside slow ones', besideSlow, 'ms', {
+    scene.figure('p99 alongside slow ones', besideSlow, 'ms', {
       atMost: Math.max(2 * alone, scene.choose(0, alone + 250)),
     });
     scene.figure('longest life of a slow socket', Math.max(...lives) / 1000, 's', { atMost: 15 });

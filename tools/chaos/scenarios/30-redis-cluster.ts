@@ -96,7 +96,7 @@ async function runFault(scene: Scene, fault: ClusterFault, { fleet, cluster, kno
   scene.recovered(resumed);
   scene.figure(`${fault.name}: other answers than 201 and 503 with Retry-After`, others, '', { atMost: 0 });
   scene.figure(`${fault.name}: slowest refusal`, slowest / 1000, 's', { atMost: SLOWEST_S });
-  scene.figure(`${fault.name}: work resumes after the cluster has settled`, resumed / 1000, 's', {
+  scene.figure(`${fault.name}: work resumes after the cluster is stable`, resumed / 1000, 's', {
     atMost: 5,
   });
 }

@@ -17,7 +17,7 @@ const SHARDS = 4;
 const LATEST_KILL_MS = 1600;
 
 /** The process that is killed while the workspace moves. */
-const victims = ['nobody', 'whoever moves it', 'an edge', 'a worker'] as const;
+const victims = ['nobody', 'the moving command', 'an edge', 'a worker'] as const;
 
 interface Moved {
   code: number | null;
@@ -44,7 +44,7 @@ async function moveBeside(scene: Scene, { fleet, to, victim, knockKey }: Given):
   scene.say(`to shard ${to}, and kill -9 of ${victim}`);
   const moving = move(fleet, to);
   await sleep(scene.random() * LATEST_KILL_MS);
-  if (victim === 'whoever moves it') moving.kill();
+  if (victim === 'the moving command') moving.kill();
   if (victim === 'an edge') {
     const edge = fleet.edges[0]!;
     await fleet.end(edge);
@@ -71,7 +71,7 @@ interface Given {
 export const movedWorkspace: Scenario = {
   number: 31,
   fault:
-    'a workspace moves to other shards under load; `kill -9` of whoever moves it, of edges, of workers meanwhile',
+    'a workspace moves to other shards under load; `kill -9` of the moving command, of edges, of workers meanwhile',
   backends: ['redis'],
   async run(scene) {
     const env = { SHARDS: String(SHARDS), LANES: '2' };

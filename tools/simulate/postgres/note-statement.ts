@@ -31,7 +31,7 @@ export function noteStatement(
       return;
     case 'finish-merged':
     case 'finish-deleted':
-      if (rowCount) trace.note('tombstones settled', { kind: name.slice('finish-'.length), by, rowCount });
+      if (rowCount) trace.note('tombstones cleaned up', { kind: name.slice('finish-'.length), by, rowCount });
       return;
   }
 }

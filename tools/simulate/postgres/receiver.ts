@@ -39,8 +39,8 @@ export class Receivers {
           link
             .send(() => this.#receive(id, batch, host.name))
             .then(
-              (isTaken) => (isTaken ? resolve() : reject(fail('the receiver answered with 503'))),
-              () => reject(fail('the receiver did not answer')),
+              (isTaken) => (isTaken ? resolve() : reject(fail('the destination answered with 503'))),
+              () => reject(fail('the destination did not answer')),
             )
             .finally(() => signal.removeEventListener('abort', abort));
           return undefined;
