@@ -4,7 +4,11 @@ import { defineConfig } from 'prisma/config';
 // through npm's WebAssembly build of that engine (src/store/migrations.ts), so any existing file will do.
 process.env.PRISMA_SCHEMA_ENGINE_BINARY ??= process.execPath;
 
+const url = process.env.DATABASE_URL;
+
 export default defineConfig({
   schema: 'prisma/schema.prisma',
   migrations: { path: 'prisma/migrations' },
+  // For `npx prisma studio`. The processes and the migrations do not read this file.
+  ...(url && { datasource: { url } }),
 });

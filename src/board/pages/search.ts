@@ -118,7 +118,7 @@ async function users({ services, viewer }: SearchVisit, text: string): Promise<H
 async function requests({ services, viewer }: SearchVisit, text: string): Promise<Hit[]> {
   const workspaces = viewer.workspacesWith('delivery');
   if (workspaces.length === 0 || !isUuid(text)) return [];
-  const letter = await services.database.prisma.deadLetter.findFirst({
+  const letter = await services.database.prisma.keptDeadLetter.findFirst({
     where: { id: text, workspaceId: { in: idsOf(workspaces) } },
     select: { id: true },
   });
