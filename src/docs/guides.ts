@@ -29,6 +29,7 @@ const guideFiles = {
       'docs/command-line.md',
       'docs/metrics.md',
       'docs/file-formats.md',
+      'docs/data-model.md',
       'docs/differences.md',
       'docs/vendor-rules.md',
       'docs/stability.md',

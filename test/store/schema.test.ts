@@ -29,7 +29,7 @@ const sqlTypes: Record<string, string> = {
   Bytes: 'bytea',
 };
 
-/** What Prisma cannot express: lists that can be null, and a relation that no foreign key enforces. */
+/** Exceptions that Prisma cannot express: lists that can be null, and a relation without a foreign key. */
 const exceptions = {
   nullableLists: ['fleet_history.depth', 'fleet_history.oldest_seconds', 'segment_exports.attributes'],
   relationsWithoutKey: ['segments (workspace_id) -> workspaces, NoAction'],
@@ -60,7 +60,7 @@ const ours = `
     and not pg_class.relispartition
     and pg_class.relname <> '_prisma_migrations'`;
 
-/** One line for each column. Postgres keeps no nullability of the columns of views. */
+/** Returns a line for a column. Columns of views can always be null in Postgres, so only tables are compared. */
 const lineOf = (model: Model, { name, type, isList, isOptional, hasDefault }: Column) => {
   const column = `${model.table}.${name}`;
   const isNullable = isOptional || (isList && exceptions.nullableLists.includes(column));
@@ -69,7 +69,7 @@ const lineOf = (model: Model, { name, type, isList, isOptional, hasDefault }: Co
 };
 
 describe('prisma/schema.prisma', () => {
-  test('has every column of the database with its type, nullability and default, and no other', async () => {
+  test('has exactly the columns of the database, with type, nullability and default', async () => {
     const rows = await query<{ line: string }>(`
       select concat_ws(' ', ours.relname || '.' || pg_attribute.attname,
         format_type(pg_attribute.atttypid, pg_attribute.atttypmod),
@@ -120,7 +120,7 @@ describe('prisma/schema.prisma', () => {
     expect(named.sort()).toEqual(others.sort());
   });
 
-  test('has every foreign key as a relation, and no other relation', async () => {
+  test('has exactly the foreign keys of the database as relations', async () => {
     const rows = await query<{ line: string }>(`
       select format('%s (%s) -> %s, %s', ours.relname, (
           select string_agg(pg_attribute.attname, ', ' order by keys.place)
@@ -167,7 +167,7 @@ describe('prisma/schema.prisma', () => {
   });
 });
 
-test('every model of the schema says what a row is, and its references name models', () => {
+test('every model of the schema has a comment and a group, and its references name models', () => {
   expect(models.length).toBeGreaterThan(70);
   expect(
     models.filter(({ comment, group }) => comment === '' || group === '').map(({ name }) => name),

@@ -4,6 +4,7 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { packagesPage } from '../supply/packages.ts';
 import { alertsFile, runbookPage } from './alerts.ts';
 import { commandLinePage } from './command-line.ts';
+import { dataModelDiagrams, dataModelPage } from './data-model.ts';
 import { errorsPage } from './errors.ts';
 import { metricsPage } from './metrics.ts';
 import { permissionsPage } from './permissions.ts';
@@ -27,6 +28,11 @@ writeFileSync(path.join(packageRoot, 'docs/vendor-rules.md'), vendorRulesPage())
 writeFileSync(path.join(packageRoot, 'monitoring/alerts.yml'), alertsFile());
 const runbook = path.join(packageRoot, 'docs/runbook.md');
 writeFileSync(runbook, runbookPage(readFileSync(runbook, 'utf8')));
+// The tables of prisma/schema.prisma: a part of the page, and diagrams. test/docs/reference.rules.test.ts compares them.
+const dataModel = path.join(packageRoot, 'docs/data-model.md');
+writeFileSync(dataModel, dataModelPage(readFileSync(dataModel, 'utf8')));
+for (const [name, diagram] of dataModelDiagrams())
+  writeFileSync(path.join(packageRoot, 'docs/pictures', name), diagram);
 // The list of the production packages in package-lock.json. test/supply/packages.rules.test.ts compares the two.
 mkdirSync(path.join(packageRoot, 'generated'), { recursive: true });
 writeFileSync(path.join(packageRoot, 'generated/packages.md'), packagesPage());

@@ -1,4 +1,4 @@
-/** A column of a model, without relation fields. */
+/** A column of a model. Relation fields are `Relation`s. */
 export interface Column {
   /** Name in the database. */
   name: string;
@@ -59,7 +59,7 @@ const argument = (attribute: string, key: string) =>
 /**
  * Reads the models and views of a formatted Prisma schema.
  *
- * @throws {Error} for a field whose type is neither a type of Prisma nor a model
+ * @throws {Error} for a field of an unknown type
  */
 export function readPrismaSchema(text: string): Model[] {
   const blocks = [
