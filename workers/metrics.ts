@@ -7,7 +7,7 @@ import { laneName } from '../src/queue/lanes.ts';
 const LATELY_MS = 10_000;
 
 /** Counts of a batch that has ended. */
-export interface BatchCounts {
+interface BatchCounts {
   /** Lanes whose envelopes were in the batch. */
   lanes: number[];
   /** Number of objects that took effect. */

@@ -5,7 +5,7 @@ import type { Database } from '../store/database.ts';
 import { refuseTaken } from './command.ts';
 import { change } from './installation.ts';
 
-export interface NewSegment {
+interface NewSegment {
   /** Id of the segment; a new id if absent. */
   id?: string | undefined;
   workspaceId: string;

@@ -26,7 +26,7 @@ const REST_MS = 2000;
 /** Maximum milliseconds to wait until replicas have stored the move. */
 const REPLICAS_MS = 5000;
 
-export interface MoveOptions {
+interface MoveOptions {
   /** Target shard, counted from 0. */
   to: number;
   /** Maximum seconds to wait until few jobs of the workspace are waiting. */

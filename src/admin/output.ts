@@ -7,7 +7,7 @@ import { findCompanyId, findWorkspaceId, type Installation, withInstallation } f
 /** One output record. Its keys are the member names of JSON output and the headings of tables. */
 export type Row = Record<string, Json>;
 
-export interface Page {
+interface Page {
   rows: Row[];
   /** Value for `--after` that continues after the last row; null on the last page. */
   next: string | null;

@@ -2,7 +2,7 @@ import path from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import type { Watcher } from '../platform/steps.ts';
 
-export interface Progress {
+interface Progress {
   advance(by: number): void;
   stop(): void;
 }

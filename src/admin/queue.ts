@@ -71,7 +71,7 @@ async function expectQueueTables(pool: Pool): Promise<void> {
     throw new Refusal('this database has no queue; set REDIS_URL to the value that the workers have');
 }
 
-export interface Replayed {
+interface Replayed {
   /** Dead letters that were enqueued. */
   enqueued: number;
   /** Dead letters that had already taken effect. */
@@ -215,7 +215,7 @@ const POLL_MS = 500;
 /** Maximum number of processes that a message lists. */
 const NAMED = 5;
 
-export interface LanesChange {
+interface LanesChange {
   /** Lanes per shard. */
   lanes: number;
   /** Number of shards; absent: unchanged. */
@@ -233,7 +233,7 @@ interface Hindrance {
 }
 
 /** Lanes per shard, and number of shards. */
-export interface Lanes {
+interface Lanes {
   lanes: number;
   shards: number;
 }

@@ -133,7 +133,7 @@ interface StoredGroup {
 }
 
 /** An account with its company permissions and workspace permissions. */
-export interface AccountRights {
+interface AccountRights {
   id: string;
   userName: string;
   companyId: string;

@@ -83,7 +83,7 @@ const ofQueues = securityHeaders({
   baseUri: ["'self'"],
 });
 
-export interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
+interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
   /** The pages of the console. */
   pages: Router;
   /** Server-sent events for the parts of pages that change without an action. */

@@ -4,7 +4,7 @@ import { type Html, html } from '../platform/html.ts';
 import { count } from './layout.ts';
 
 /** A value of one day. Values of the same day are summed. */
-export interface DayValue {
+interface DayValue {
   /** UTC date in ISO 8601, for example 2026-01-31. */
   day: string;
   value: number;
@@ -63,7 +63,7 @@ function drawBars(bars: readonly Bar[], top: number): Html[] {
   });
 }
 
-export interface BarChart {
+interface BarChart {
   /** Names of each bar's parts, from bottom to top. */
   parts: readonly string[];
   /** Label and part values of each bar, oldest first; at least one bar. */
@@ -91,12 +91,12 @@ export function barChart(name: string, { parts, bars, show }: BarChart): Html {
 }
 
 /** A line of a chart. A point without a known value is undefined and leaves a gap. */
-export interface Line {
+interface Line {
   name: string;
   values: readonly (number | undefined)[];
 }
 
-export interface LineChart {
+interface LineChart {
   lines: readonly Line[];
   /** Times of the points, in epoch milliseconds. */
   times: readonly number[];

@@ -39,7 +39,7 @@ interface Counted {
   counters: FleetCounters;
 }
 
-export interface FleetOptions {
+interface FleetOptions {
   database: Pick<Database, 'pool'>;
   connection: QueueConnection;
   config: LayoutSettings & Pick<Config, 'DATA_DIR'>;
@@ -120,7 +120,7 @@ export type Fleet = ReturnType<typeof createFleet>;
  * Calculates rates between two readings. If a counter was reset, a lane's rate is undefined and the dead-letter rate is
  * 0.
  */
-export function ratesBetween(before: Counted, now: Counted): Rates {
+function ratesBetween(before: Counted, now: Counted): Rates {
   const seconds = Math.max(0.001, (now.at - before.at) / 1000);
   const rate = (later: number, earlier: number | undefined) =>
     earlier === undefined || later < earlier ? undefined : (later - earlier) / seconds;

@@ -117,7 +117,7 @@ function menu(viewer: Viewer, { isPresent, badges }: Menu): Html[] {
   });
 }
 
-export interface Shell {
+interface Shell {
   title: string;
   body: Html;
   /** Path of the request; determines which navigation link is marked as current. */
@@ -355,4 +355,4 @@ export function brief(value: Json, max = 160): string {
   return text.length > max ? `${text.slice(0, max)}…` : text;
 }
 
-export { Html, html, MASK, type Part };
+export { Html, html, MASK };

@@ -53,7 +53,7 @@ interface Stream {
   again(): Promise<Viewer | undefined>;
 }
 
-export interface LiveOptions extends Pick<PageServices, 'fleet' | 'connection' | 'database' | 'lacking'> {
+interface LiveOptions extends Pick<PageServices, 'fleet' | 'connection' | 'database' | 'lacking'> {
   log: Log;
   /** Intervals in milliseconds, if they differ from the defaults. */
   checkMs?: number;

@@ -274,7 +274,7 @@ function createFlow(config: OidcConfig, report: (error: unknown) => void) {
   };
 }
 
-export interface OpenIdSignIn {
+interface OpenIdSignIn {
   config: OidcConfig;
   /** Logs a warning about a request without a session. */
   warn(members: object, text: string): void;

@@ -24,7 +24,7 @@ const MAX_OBJECTS = 100;
  * Formats an envelope for Bull Board: each request with its objects, in the order in which they are applied. Malformed
  * data is shown unchanged, so that an operator can inspect it.
  */
-export function readable(wire: WireEnvelope) {
+function readable(wire: WireEnvelope) {
   const envelope = decodeEnvelope(wire);
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
   const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
@@ -43,7 +43,7 @@ export function readable(wire: WireEnvelope) {
 }
 
 /** Formats an envelope for viewers who may not see user data: its requests and its number of objects. */
-export function masked(envelope: WireEnvelope) {
+function masked(envelope: WireEnvelope) {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return {};
   return { count: envelope.objects.length, requests: envelope.requests.slice(0, MAX_OBJECTS) };
 }

@@ -36,7 +36,7 @@ function readNamed<Name extends string>(form: unknown, ...names: Name[]): Record
 }
 
 /** Path of the sign-in form with a notice that the password was set. */
-export const AFTER_INVITATION = '/sign-in?password=set';
+const AFTER_INVITATION = '/sign-in?password=set';
 
 /** Serves invitation links: the user sets a password and then signs in with it. */
 function createInvitation(accounts: Accounts, log: Log): Router {

@@ -26,7 +26,7 @@ const MAX_LOSSES = 100;
 const MAX_DESTINATIONS = 200;
 
 /** Milliseconds after which a store that does not answer counts as unreachable. */
-export const PATIENCE_MS = 600;
+const PATIENCE_MS = 600;
 
 /** Time for all statements after the first, as a multiple of the patience. */
 const STORED_SHARE = 5;

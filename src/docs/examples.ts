@@ -2,7 +2,7 @@ import { type Html, html } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 
 /** A sample request. `${NAME}` in a text is replaced by the variable of that name. */
-export interface Example {
+interface Example {
   method: string;
   /** Path with its query. */
   path: string;

@@ -45,7 +45,7 @@ const guideFiles = {
   ],
 };
 
-export interface Guide {
+interface Guide {
   name: string;
   title: string;
   shelf: string;
@@ -57,7 +57,7 @@ export interface Guide {
 }
 
 /** A part of a guide below its heading, as plain text. */
-export interface Section {
+interface Section {
   heading: string;
   anchor: string;
   text: string;

@@ -14,7 +14,7 @@ export interface Entry {
   path: string;
 }
 
-export interface Shell {
+interface Shell {
   title: string;
   body: Html;
   /** Path of the page. */

@@ -191,7 +191,7 @@ function groupBy<T, E>(
 }
 
 /** A part of a page that the search can find. */
-export interface Found {
+interface Found {
   /** Title of the guide, or method and path of the operation. */
   title: string;
   heading: string;
@@ -209,7 +209,7 @@ const EXCERPT = 180;
 /** Number of parts that are indexed before the event loop serves other requests: a few milliseconds at most. */
 const CHUNK = 5;
 
-export type Search = (query: string) => Found[];
+type Search = (query: string) => Found[];
 
 /** Common words, which the search ignores. */
 const COMMON = new Set(
@@ -258,7 +258,7 @@ const SETTING = /^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$/;
 const BETWEEN_WORDS = /[\n\r\p{Z}\p{P}]+/u;
 
 /** Renders the results, each with an excerpt around the first match. */
-export function resultsPage(query: string, found: readonly Found[]): Html {
+function resultsPage(query: string, found: readonly Found[]): Html {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean).slice(0, MAX_WORDS);
   const many = found.length === MAX_RESULTS ? `The first ${MAX_RESULTS}` : found.length;
   const summary =

@@ -154,7 +154,7 @@ function allows(allowlist: BlockList | undefined, address: string | undefined): 
 const TOKEN_TOUCH_INTERVAL = 60_000;
 
 /** The company of a SCIM token. `workspaceId` is the company's id, under which its limits are counted. */
-export interface ScimKey extends ApiKey {
+interface ScimKey extends ApiKey {
   companyId: string;
 }
 

@@ -44,7 +44,7 @@ export type Outcome =
 export type Headers = Record<string, string | string[]>;
 
 /** A complete answer. */
-export interface Received {
+interface Received {
   status: number;
   headers: IncomingHttpHeaders;
   body: Buffer;

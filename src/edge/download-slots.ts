@@ -13,7 +13,7 @@ const SLOTS = {
 const FAST = 1_048_576;
 
 /** A download in progress. */
-export interface Download {
+interface Download {
   /** Bytes that the receiver has taken. */
   taken(): number;
   /** Aborts it. */

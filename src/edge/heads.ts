@@ -12,7 +12,7 @@ import { hasBody, type RequestInHand } from './request.ts';
 const ORDINARY = 16_384;
 
 /** A request with more header fields is refused. Node silently drops fields above `maxHeadersCount`. */
-export const MAX_HEADERS = 1000;
+const MAX_HEADERS = 1000;
 
 /** Milliseconds between two checks of received bytes: normally, and while connections or heads arrive. */
 const LOOK = { atRest: 100, busy: 20 };

@@ -198,7 +198,7 @@ const PIECES_IN_A_ROW = 4;
 const VISIBLE = /^[!-~]{1,255}$/;
 
 /** The parts of a request that must be equal in all requests with one key. */
-export interface KeyedRequest {
+interface KeyedRequest {
   /** The workspace, or the company of a SCIM token. */
   ownerId: string;
   operation: Operation;
@@ -247,7 +247,7 @@ const SETTLING = 1500;
 /** Maximum milliseconds of a direct operation: several statements and templates, each with its own timeout. */
 const HANDLING = 10_000;
 
-export interface Queued {
+interface Queued {
   queue: GroupCommit;
   request: EnvelopeRequest;
   /** @throws the reason if the request is refused */

@@ -1,5 +1,5 @@
 /** Position of the first syntax error of a body. */
-export interface SyntaxPosition {
+interface SyntaxPosition {
   /** Starts at 1. */
   line: number;
   /** Starts at 1, in UTF-16 code units. */

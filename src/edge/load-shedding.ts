@@ -13,7 +13,7 @@ const BACK = 0.9;
 const HALF = 0.5;
 
 /** A high-water mark and the value that it limits. Above the mark, work is refused. */
-export interface HighWaterMark {
+interface HighWaterMark {
   /** Name in /metrics and /readyz. */
   name: string;
   mark: number;
@@ -276,7 +276,7 @@ function rounded(value: number): number {
   return Math.round(value * 10) / 10;
 }
 
-export type RequestSemaphoreSettings = Omit<SemaphoreSettings, 'refusal' | 'isHeavy' | 'isExcused'>;
+type RequestSemaphoreSettings = Omit<SemaphoreSettings, 'refusal' | 'isHeavy' | 'isExcused'>;
 
 /**
  * Limits requests that share a few connections. Admitted requests complete in time; without a limit all would

@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { ApiError, type ErrorName } from '../errors.ts';
 
 /** A body whose memory is counted. */
-export interface Counted {
+interface Counted {
   /** Adds bytes, or subtracts them if negative. Has no effect after the body was released. */
   grow(bytes: number): void;
   /** Marks its sender as having a valid key. */
@@ -89,7 +89,7 @@ interface Reader {
 /** Bytes above which reading a body takes longer than its share of a garbage collection. */
 const HUGE_BODY = 1_048_576;
 
-export interface ReadingSettings {
+interface ReadingSettings {
   /** Maximum bytes of all large bodies together. A body larger than this takes all of it. */
   maxBytes: number;
   /** Maximum bytes of all other bodies together. */

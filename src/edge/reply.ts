@@ -168,7 +168,7 @@ export function levelOf(status: number): 'info' | 'warn' {
 }
 
 /** A request that has been answered. */
-export interface Answered {
+interface Answered {
   operation: Operation;
   request: RequestInHand;
   requestId: string;

@@ -32,7 +32,7 @@ export function transportOf(home: string): Transport {
   return Buffer.byteLength(socket) <= MAX_SOCKET_PATH ? 'socket' : 'port';
 }
 
-export interface Address {
+interface Address {
   /** Absolute path of the data folder. */
   home: string;
   transport: Transport;

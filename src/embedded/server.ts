@@ -77,7 +77,7 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-export interface ServerOptions {
+interface ServerOptions {
   /** Path of the program `postgres`. */
   program: string;
   /** Absolute path of the cluster. */

@@ -32,7 +32,7 @@ const MAX_VALUES_PER_BYTE = 16;
 const ALWAYS_ALLOWED_VALUES = 10_000;
 
 /** Reads the values of one block from its first byte on. */
-export interface AvroValues {
+interface AvroValues {
   /**
    * Reads the next value as JSON.
    * @param maxBytes approximate maximum bytes of the value as text; a longer value is skipped

@@ -41,7 +41,7 @@ type Difference = {
   ours: string | null;
 };
 
-export interface Comparison {
+interface Comparison {
   same: number;
   differ: number;
   only_theirs: number;

@@ -53,7 +53,7 @@ export interface Wanted {
 
 type JudgeConfig = Pick<Config, 'SERVICE_ID_FIELD' | 'LONG_STRINGS' | 'VENDOR_RULES' | 'KEY_CACHE_MS'>;
 
-export interface Context {
+interface Context {
   pool: Pool;
   config: JudgeConfig & Pick<Config, 'MAX_ENVELOPE_OBJECTS' | 'MAX_WAITING_ENVELOPES'>;
   producer: LaneProducer;
@@ -63,7 +63,7 @@ export interface Context {
   actor: Actor;
 }
 
-export interface Watching {
+interface Watching {
   onWarning(warning: string): void;
   onBegin(stored: StoredImport): void;
   onProgress(progress: ImportProgress): void;
@@ -73,7 +73,7 @@ export interface Watching {
 }
 
 /** Result of an import. `known` means that an earlier run has imported the file, and this run did nothing. */
-export type Imported = Omit<ImportEnd, 'end'> & { end: ImportEnd['end'] | 'known' };
+type Imported = Omit<ImportEnd, 'end'> & { end: ImportEnd['end'] | 'known' };
 
 /**
  * Imports a file, or the rest of it after an earlier run was interrupted.

@@ -52,7 +52,7 @@ export interface MappingRules {
 }
 
 /** Converts a row to an object as a caller of the API would send it. */
-export type Mapping = (values: Values) => { object: Values } | Refusal;
+type Mapping = (values: Values) => { object: Values } | Refusal;
 
 /** The field that one column maps to. */
 interface Route {

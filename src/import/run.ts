@@ -26,7 +26,7 @@ const QUEUE_TIMEOUT_MS = 60_000;
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 2000;
 
-export interface ImportOptions {
+interface ImportOptions {
   pool: Pool;
   producer: LaneProducer;
   lanes: number;

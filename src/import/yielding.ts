@@ -50,7 +50,7 @@ export interface Yielding {
 /** The fields of a heartbeat that are used. */
 export type Heartbeat = Pick<SeenProcess, 'name' | 'silentSeconds' | 'objectsPerSecond'>;
 
-export interface YieldingOptions {
+interface YieldingOptions {
   /** Returns the last heartbeat of each process. */
   heartbeats(): Promise<readonly Heartbeat[]>;
   /** Returns the number of jobs that wait in all lanes. */

@@ -50,7 +50,7 @@ type Next = (
 ) => Promise<{ response: { statusCode: number; body?: unknown }; output: unknown }>;
 type Middleware = Parameters<S3Client['middlewareStack']['addRelativeTo']>[0];
 
-export interface BucketOptions {
+interface BucketOptions {
   reach: Reach;
   patience: TimeLimits;
 }

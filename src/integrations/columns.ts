@@ -134,7 +134,7 @@ const identifiers: readonly (readonly IdentifierColumn[])[] = [
 const ofDeletes: readonly (readonly IdentifierColumn[])[] = identifiers.slice(0, 3);
 
 /** Returns the identifiers of a kind of sync. Columns of other identifiers are ignored. */
-export function identifiersOf(kind: IntegrationKind): readonly (readonly IdentifierColumn[])[] {
+function identifiersOf(kind: IntegrationKind): readonly (readonly IdentifierColumn[])[] {
   return kind === 'deletes' ? ofDeletes : identifiers;
 }
 

@@ -44,7 +44,7 @@ interface Connection {
   on(event: string, listener: () => void): void;
 }
 
-export type ClientOptions = { reach: Reach; patience: TimeLimits };
+type ClientOptions = { reach: Reach; patience: TimeLimits };
 
 /**
  * Creates a client for an untrusted server. Data that violates the protocol or never ends closes the

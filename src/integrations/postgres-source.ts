@@ -119,7 +119,7 @@ function timeOf(column: SourceColumn, where: string): Time {
   );
 }
 
-export interface RowStatements {
+interface RowStatements {
   /**
    * Statements for rows with UPDATED_AT in its canonical form or null, its original text, and then `columns`.
    */

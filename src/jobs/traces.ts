@@ -273,7 +273,7 @@ export function findTrace(bytes: Buffer, requestId: string, workspaceId: string)
 }
 
 /** A request in a list. */
-export interface ListedTrace {
+interface ListedTrace {
   requestId: string;
   /** Number of objects of the whole request. */
   total: number;

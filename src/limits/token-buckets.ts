@@ -31,7 +31,7 @@ export interface BucketSize {
 }
 
 /** Refill mode: evenly, or completely at the start of each window of the clock. */
-export type Refill = VendorRules['rateWindows'];
+type Refill = VendorRules['rateWindows'];
 
 /** A store of token buckets. A key consists of the owner's id, a colon and the name of the bucket. */
 export interface TokenBuckets {
@@ -102,12 +102,12 @@ export function redisTokenBuckets(
 type Five = [number, number, number, number, number];
 
 /** Tokens that were left in a bucket at a time, in epoch milliseconds. */
-export interface Level {
+interface Level {
   tokens: number;
   at: number;
 }
 
-export interface MemoryTokenBuckets extends TokenBuckets {
+interface MemoryTokenBuckets extends TokenBuckets {
   level(key: string): Level | undefined;
   restore(key: string, level: Level): void;
   forget(): void;
@@ -265,7 +265,7 @@ function split(key: string): { ownerId: string; bucket: string } {
 }
 
 /** The store of the rate limits. */
-export interface OpenTokenBuckets {
+interface OpenTokenBuckets {
   buckets: TokenBuckets;
   /**
    * Checks the server of the limits. Absent if there is none, or if it is the queue's server. Rejects if it

@@ -1,5 +1,5 @@
 /** The beginning of a body, up to a limit. */
-export interface BoundedBody {
+interface BoundedBody {
   bytes: Buffer;
   /** Whether the body ended within the limit. */
   isWhole: boolean;

@@ -9,7 +9,7 @@ export interface Reservation {
   release(): void;
 }
 
-export interface ByteBudgetSettings {
+interface ByteBudgetSettings {
   /** Bytes that all owners together may hold. */
   maxBytes: number;
   /** Bytes that one owner may hold. */

@@ -5,7 +5,7 @@ import type { Service } from './lifecycle.ts';
 import { poll } from './poll.ts';
 
 /** Maximum bytes of a request line with its headers: 50 ids of 987 bytes, each byte as %XX, take 150,000. */
-export const MAX_HEAD = 196_608;
+const MAX_HEAD = 196_608;
 
 /**
  * Milliseconds in which the headers must arrive. A slower client is disconnected, so that it cannot hold a

@@ -27,7 +27,7 @@ const FLUSH_INTERVAL = 200;
 
 export type Log = ReturnType<typeof createLog>;
 
-export interface LogOptions {
+interface LogOptions {
   /** Value of LOG_FORMAT. */
   format?: string;
   /** Id of the process in the table `processes`. */

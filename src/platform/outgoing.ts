@@ -7,7 +7,7 @@ import { withTimeLimit } from './time-limit.ts';
 /** Maximum bytes of a response that are read: enough for an error message. */
 const MAX_RESPONSE_BYTES = 16_384;
 
-export interface OutgoingRequest {
+interface OutgoingRequest {
   headers: Record<string, string>;
   body: string | Buffer;
   /** Time limit for the whole request: connection, sending and response. */
@@ -15,14 +15,14 @@ export interface OutgoingRequest {
   signal?: AbortSignal;
 }
 
-export interface OutgoingAnswer {
+interface OutgoingAnswer {
   status: number;
   headers: IncomingMessage['headers'];
   /** The first bytes of the body as UTF-8. */
   body: string;
 }
 
-export interface Caller {
+interface Caller {
   /**
    * Sends one request. Redirects are returned as responses and not followed.
    * @throws {RefusedAddress} for an address in a refused network, the error of the connection, or a

@@ -22,7 +22,7 @@ export function rest(milliseconds: number, leaving?: AbortSignal): Promise<void>
   return sleep(milliseconds, undefined, leaving && { signal: leaving }).catch(() => {});
 }
 
-export interface Until<Seen> {
+interface Until<Seen> {
   /**
    * Milliseconds between two checks, or a function that returns them for each pause, for example `backOff`.
    */

@@ -89,7 +89,7 @@ type Resolver = (
  * Comma-separated networks, for example 10.0.0.0/8, or keys of `WORDS`. `setting` is the name of the setting
  * in error messages.
  */
-export interface AddressRule {
+interface AddressRule {
   refused: string;
   allowed?: string;
   setting?: string;

@@ -45,7 +45,7 @@ interface Connection {
   since: number;
 }
 
-export type Handler<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
+type Handler<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
 
 /**
  * Serves the requests of a connection one after the other, each after the receiver has read the previous

@@ -26,10 +26,10 @@ export class RendererBusy extends Error {
   override name = 'RendererBusy';
 }
 
-export type Page = Exclude<Rendered, { problem: string }>;
+type Page = Exclude<Rendered, { problem: string }>;
 
 /** Settings of the renderer of a web process. */
-export interface RendererSettings {
+interface RendererSettings {
   /** Maximum number of render processes. */
   maxProcesses?: number;
   /** Maximum duration of one rendering in milliseconds. */

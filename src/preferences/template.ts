@@ -22,7 +22,7 @@ const ENDRAW = /\{%-?\s*endraw\s*-?%\}/g;
 /** Number of characters in which an owner and its dot are searched. The longest owner has 17 characters. */
 const MAX_OWNER_LENGTH = 64;
 
-export interface Translated {
+interface Translated {
   /** Plain Liquid with the same lines. */
   text: string;
   /** Ids of the subscription groups in the template. */

@@ -94,7 +94,7 @@ export interface Dependencies extends Service {
   onChange(listener: () => void): void;
 }
 
-export interface DependenciesOptions {
+interface DependenciesOptions {
   pool: Pool;
   connection: QueueConnection;
   /** Checks of further connections that the process needs. Each rejects if its connection is not open. */

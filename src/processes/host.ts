@@ -50,7 +50,7 @@ export interface Host {
 }
 
 /** The program of a process: starts its parts, and resolves when they run. */
-export type Main = (host: Host) => Promise<void>;
+type Main = (host: Host) => Promise<void>;
 
 /** Mains of the files that were loaded without running them. */
 const collected = new Map<string, Main>();

@@ -15,7 +15,7 @@ import { applyMigrations, type LockPatience } from '../store/migrations.ts';
  * Advisory locks of Postgres. The numbers must differ from each other, from Prisma's lock (72707369) and from BullMQ's.
  * The session of a migration holds this lock until the migration has finished.
  */
-export const MIGRATION_LOCK = 7_365_746;
+const MIGRATION_LOCK = 7_365_746;
 
 /** Held by the transaction that creates the first workspace. */
 const BOOTSTRAP_LOCK = 7_365_747;

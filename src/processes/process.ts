@@ -40,7 +40,7 @@ interface Store {
 }
 
 /** The common parts of a process: its settings, its log and its two stores. */
-export interface OpenProcess<S extends Store = Store> {
+interface OpenProcess<S extends Store = Store> {
   /** Id of the process, a UUID. */
   id: string;
   config: Config;
@@ -102,7 +102,7 @@ const statusAddress = {
 };
 
 /** Common parts of the processes in workers/, which read the queue, add to it, and are members of the installation. */
-export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
+interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   pool: Pool;
   dependencies: Dependencies;
   /** Connection of the producer. It fails immediately while the queue is unavailable. */
@@ -127,7 +127,7 @@ interface WorkStatus {
   overdue?(): { kind: string; id: string; seconds: number }[];
 }
 
-export interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes' | 'held'> {
+interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes' | 'held'> {
   registry: Registry;
   /** Called after each loss of the queue. */
   onLoss?(): void;

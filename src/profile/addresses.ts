@@ -126,7 +126,7 @@ const MAX_DIGITS = 15;
 /** Number of digits of a US number without its country code. */
 const US_DIGITS = 10;
 
-export interface Phone {
+interface Phone {
   /** E.164 if valid. Otherwise the digits, with a leading + if the number had one. */
   readonly phone: string;
   /** Whether the number can identify a profile. */

@@ -11,7 +11,7 @@ type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];
  * The result of a change. `steps`: the change would take more steps than an object may take. `number`: the sum would be
  * a number that a double cannot store exactly, and nothing was changed.
  */
-export type Drafted = 'done' | 'steps' | 'number';
+type Drafted = 'done' | 'steps' | 'number';
 
 /** An object or an array that is prepared for changes, or any other value; each with its size. */
 type State =

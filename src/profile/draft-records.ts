@@ -4,7 +4,7 @@ import { isRecord, put } from './values.ts';
 type Fields = Record<string, Json>;
 
 /** The effect of null in a patch on a member: removed, as in RFC 7396, or kept. */
-export type OnNull = 'remove' | 'keep';
+type OnNull = 'remove' | 'keep';
 
 /**
  * Merges patches into records, copy on write. A foreign record is copied at its first change and modified in place

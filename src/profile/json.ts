@@ -86,7 +86,7 @@ const MAX_DIGITS = 17;
  * Returns the bytes of a value's JSON text without white space. Numbers count as the store writes them, without an
  * exponent. The value must not nest deeper than `MAX_DEPTH`.
  */
-export function jsonBytes(value: Json): number {
+function jsonBytes(value: Json): number {
   if (typeof value === 'string') return textBytes(value);
   if (typeof value === 'number') return numberBytes(value);
   if (typeof value !== 'object' || value === null) return value === false ? 5 : 4;

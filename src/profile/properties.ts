@@ -4,7 +4,7 @@ import { invalid, type Refusal, refuse } from './refusal.ts';
 import { isDatetime } from './time.ts';
 import { asRecord, codeAt, cutText, isLongerThan, isRecord, MAX_CHARACTERS, put, quoted } from './values.ts';
 
-export type CheckedProperties = { properties?: Record<string, Json>; warnings?: readonly string[] } | Refusal;
+type CheckedProperties = { properties?: Record<string, Json>; warnings?: readonly string[] } | Refusal;
 
 /** Maximum number of properties of an event or purchase. Only the first ones are kept. */
 const MAX_NAMES = 256;

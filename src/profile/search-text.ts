@@ -7,7 +7,7 @@
 const MAX_FIELD = 256;
 
 /** Characters of a trigram. A shorter word of a search has no trigram. */
-export const GRAM = 3;
+const GRAM = 3;
 
 /** Maximum number of words of a search. Further words are ignored. */
 const MAX_WORDS = 8;

@@ -9,8 +9,8 @@ const MAX_TIME_LENGTH = 80;
  * The accepted years are 1 to 9999 after the offset is applied, because Postgres rejects year 0 and the API allows four
  * digits.
  */
-export const EARLIEST = -62_135_596_800_000;
-export const LATEST = 253_402_300_799_999;
+const EARLIEST = -62_135_596_800_000;
+const LATEST = 253_402_300_799_999;
 
 const DAY = 86_400_000;
 const MINUTE = 60_000;

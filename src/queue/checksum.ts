@@ -9,7 +9,7 @@ import type { WireEnvelope } from './wire.ts';
 const MEMBER = ',"checksum":';
 
 /** Replaces an envelope whose text has changed since it was added. */
-export interface DamagedEnvelope {
+interface DamagedEnvelope {
   /** The changed text. */
   damaged: string;
 }

@@ -62,7 +62,7 @@ export interface ReplayContext {
 }
 
 /** Result of a replay: each given id is in exactly one of the lists. */
-export interface ReplayResult {
+interface ReplayResult {
   /** Added to their lanes again. */
   enqueued: string[];
   /** Had taken effect before. */

@@ -12,7 +12,7 @@ const FIRST_PAUSE_MS = 3;
 /** Maximum milliseconds between two checks while no new caller arrives. */
 const MAX_PAUSE_MS = 25;
 
-export interface Watching {
+interface Watching {
   /** Milliseconds to wait. */
   patience: number;
   /** Aborts the wait. */
@@ -22,7 +22,7 @@ export interface Watching {
 }
 
 /** The result when the wait ended. */
-export interface Watched<End> {
+interface Watched<End> {
   /** Results of the finished ids. */
   ends: Map<string, End>;
   /** Ids that have not finished. */
@@ -44,7 +44,7 @@ interface Waiter<End> extends Watched<End> {
  * @returns a function that waits until all ids have finished, `patience` is over or `leaving` is aborted; it never
  *   rejects
  */
-export function createWatcher<End>(fetchEnded: (ids: string[]) => Promise<Map<string, End>>) {
+function createWatcher<End>(fetchEnded: (ids: string[]) => Promise<Map<string, End>>) {
   const waiters = new Set<Waiter<End>>();
   let isNew = false;
   let isPolling = false;
@@ -125,7 +125,7 @@ const DEADLINE = 1500;
 export const UNDECIDED = 'the workers have not come to it yet';
 
 /** The errors of all objects, or the reason why the outcome is not known. */
-export type Settled = { errors: ReadonlyMap<string, string> } | { unknown: string };
+type Settled = { errors: ReadonlyMap<string, string> } | { unknown: string };
 
 /**
  * Waits for objects that a request has stored in the queue. Never rejects: if the store does not answer, the outcome

@@ -18,7 +18,7 @@ export interface GroupCommitOptions {
   backlog(shard: number): number;
 }
 
-export interface EnqueueOptions {
+interface EnqueueOptions {
   /** Approximate bytes of the objects' JSON text, divided evenly among the objects. */
   bytes: number;
   /** The response waits until the objects have taken effect, so no other request shares their envelopes. */

@@ -42,7 +42,7 @@ const FAREWELL_MS = 1000;
 /** Milliseconds between two log lines about an unconfirmed loss. */
 const REPEAT_MS = 300_000;
 
-export interface Joining {
+interface Joining {
   /** Name of the process. */
   name: string;
   config: LayoutSettings;

@@ -22,7 +22,7 @@ const OFTEN_ENOUGH_MS = 1000;
  */
 const ACCEPTED_BEFORE_MS = 2000;
 
-export interface LossWatch {
+interface LossWatch {
   pool: Pool;
   redis: RedisClient;
   shard: number;
@@ -132,8 +132,7 @@ export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefi
 }
 
 /** Key of the number of adds, in Redis. It only grows there, so a lower value shows that Redis went back in time. */
-const additionsOf = (shard: number): string => `${prefixOf(shard)}:additions`;
-export const ADDITIONS = additionsOf(0);
+export const additionsOf = (shard: number): string => `${prefixOf(shard)}:additions`;
 
 /** The producer's view of the count, from the answers to its own adds. */
 export interface Additions {
@@ -150,7 +149,7 @@ export interface Additions {
 }
 
 /** Increments the count with each add. */
-export interface AdditionCounter extends Additions {
+interface AdditionCounter extends Additions {
   /** @returns a function that sends the transaction through `exec` and increments the count in it */
   counted(multi: ChainableCommander, exec: Exec): Exec;
 }

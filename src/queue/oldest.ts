@@ -16,7 +16,7 @@ const LATE_MS = 30_000;
 const WARN_MS = 60_000;
 
 /** The oldest envelope of a lane. All later envelopes of the lane wait for it. */
-export interface OldEnvelope {
+interface OldEnvelope {
   lane: number;
   envelope: string;
   /** Age since the envelope was accepted. */
@@ -36,7 +36,7 @@ export interface LaneAge {
   stuckSeconds: number;
 }
 
-export interface WatchOldestOptions {
+interface WatchOldestOptions {
   lanes: number;
   maxAgeMs: number;
   log: Log;
@@ -169,7 +169,7 @@ export function watchOldest(
 
 export type Oldest = ReturnType<typeof watchOldest>;
 
-export interface StandstillOptions {
+interface StandstillOptions {
   /** Milliseconds for which jobs may wait without a worker taking one. */
   afterMs: number;
   /** Whether any worker has sent a heartbeat recently. */

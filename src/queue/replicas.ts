@@ -13,7 +13,7 @@ export interface Replication {
 }
 
 /** The primary stored the add, but too few replicas confirmed it. It may be lost with its primary. */
-export class TooFewReplicas extends Error {
+class TooFewReplicas extends Error {
   override name = 'TooFewReplicas';
   constructor(found: number, wanted: number, where: 'memory' | 'disk' = 'memory') {
     super(

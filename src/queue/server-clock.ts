@@ -4,7 +4,7 @@ import { type RedisClient, serverOfShard } from './open-redis.ts';
 /** Milliseconds for which the difference between the server's clock and this process's monotonic clock is used. */
 const KNOWN_MS = 30_000;
 
-export interface ServerClock {
+interface ServerClock {
   /** Epoch milliseconds; by the clock of this process while the server does not answer. */
   now(): Promise<number>;
 }

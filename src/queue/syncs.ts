@@ -5,7 +5,7 @@ import { openQueue, type QueueAccess } from './bullmq-queues.ts';
 import { QueueUnavailable } from './lanes.ts';
 
 /** The schedule of an integration. */
-export interface SyncSchedule {
+interface SyncSchedule {
   /** Id of the integration. */
   id: string;
   /** A cron expression of five fields, in UTC. */

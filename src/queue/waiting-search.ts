@@ -11,7 +11,7 @@ const AT_ONCE = 8;
 export const MAX_COUNTED = 1000;
 
 /** Position of an envelope in its lane. */
-export interface Standing {
+interface Standing {
   /** Number of envelopes before it; undefined if there are more than are counted, or if it has just left the lane. */
   ahead: number | undefined;
   /** The active envelope of the lane, or else the next one. */

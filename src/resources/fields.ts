@@ -211,7 +211,7 @@ export function readNames<T extends string>(noun: string, known: readonly T[], {
 }
 
 /** Splits a comma-separated list and removes duplicates. */
-export function listOf(text: string): string[] {
+function listOf(text: string): string[] {
   const entries = text.split(',').map((entry) => entry.trim());
   return [...new Set(entries.filter((entry) => entry !== ''))];
 }

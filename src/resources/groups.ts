@@ -12,7 +12,7 @@ const include = { workspace: { select: { name: true } } } satisfies Prisma.Subsc
 
 export type Group = Prisma.SubscriptionGroupGetPayload<{ include: typeof include }>;
 
-export interface NewGroup {
+interface NewGroup {
   /** Absent for a new id. */
   id?: string | undefined;
   workspaceId: string;

@@ -8,7 +8,7 @@ import {
 } from '../store/stream-erasures.ts';
 
 /** Seconds that the first deleted user waits, so that one pass erases the entries of many users. */
-export const ERASE_LOG_AFTER_SECONDS = 1800;
+const ERASE_LOG_AFTER_SECONDS = 1800;
 
 /** Rows of the log per transaction, each with up to a few hundred entries. */
 const SLICE = 100;

@@ -29,7 +29,7 @@ import {
 } from './files.ts';
 import { type Attempts, clearFailures, createAttempts, keyOf, kinds, type Month } from './plan.ts';
 
-export interface Restored {
+interface Restored {
   files: number;
   /** Rows that were inserted into the tables. */
   restored: number;
@@ -104,7 +104,7 @@ async function* restoreFile(
   }
 }
 
-export interface Erased {
+interface Erased {
   /** Files that were read completely. */
   files: number;
   /** Number of those files that were rewritten, or removed because no rows were left. */
@@ -119,7 +119,7 @@ export interface Erased {
 export const ERASE_AFTER_DAYS = 14;
 
 /** Work of an erasure: whole workspaces, and months with a file that failed before. */
-export interface DueErasures {
+interface DueErasures {
   workspaces: string[];
   months: RetentionFailure[];
 }

@@ -24,7 +24,7 @@ import {
 } from './plan.ts';
 
 /** Result of a run. */
-export interface RetentionRun {
+interface RetentionRun {
   /** Months of workspaces that were removed from the tables, counting events and purchases separately. */
   months: number;
   /** Archived rows. */
@@ -38,7 +38,7 @@ export interface RetentionRun {
 }
 
 /** How months are removed: `archive` keeps them in the archive, `discard` does not. */
-export type RemovalMode = 'archive' | 'discard';
+type RemovalMode = 'archive' | 'discard';
 
 interface RunContext {
   retention: Retention;

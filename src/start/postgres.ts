@@ -17,7 +17,7 @@ const MAX_FAILURES = 5;
 const FIRST_WAIT_MS = 250;
 const MAX_WAIT_MS = 4000;
 
-export interface KeepPostgresOptions {
+interface KeepPostgresOptions {
   log: Log;
   /** Called with the reason when the server is not restarted any longer. */
   onHopeless(reason: string): void;

@@ -19,7 +19,7 @@ const MAX_EARLY_EXITS = 4;
 /** Milliseconds after the deadline of a process until it is killed. */
 const KILL_AFTER_MS = 1000;
 
-export interface ProcessesOptions {
+interface ProcessesOptions {
   lines: ProcfileLine[];
   env: NodeJS.ProcessEnv;
   log: Log;

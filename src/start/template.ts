@@ -39,7 +39,7 @@ const PARTS = ['password', 'postgres'];
 /** Days after which an unused template is removed. */
 const UNUSED_DAYS = 30;
 
-export interface TemplateOptions {
+interface TemplateOptions {
   /** An empty data folder. */
   home: string;
   log: Log;

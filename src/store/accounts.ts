@@ -99,7 +99,7 @@ function readsEveryone(condition: AccountCondition): boolean {
   return op === 'co' || column === 'name' || column === 'displayName' || (op === 'sw' && column === 'id');
 }
 
-export interface Found {
+interface Found {
   /** Total number of matching accounts. */
   total: number;
   /** Accounts of the page, in order of creation. */
@@ -135,7 +135,7 @@ interface Row {
   asked: number;
 }
 
-export interface AccountSearch {
+interface AccountSearch {
   /** Condition on the accounts; all accounts if absent. */
   condition?: AccountCondition | undefined;
   /** Number of accounts to skip. */
@@ -230,7 +230,7 @@ async function inSearch<T>(
 type Client = Database['prisma'];
 
 /** Tables whose rows accounts refer to. */
-export type NamedTable = 'workspaces' | 'teams' | 'permission_sets';
+type NamedTable = 'workspaces' | 'teams' | 'permission_sets';
 
 export interface NamedRow {
   id: string;

@@ -26,7 +26,7 @@ export { columns as apiKeyColumns };
 export type ShownApiKey = Prisma.ApiKeyGetPayload<{ select: typeof columns }>;
 
 /** Properties of a new key. */
-export interface NewApiKey {
+interface NewApiKey {
   workspaceId: string;
   name: string;
   permissions: readonly string[];

@@ -5,7 +5,7 @@ import type { Connection, Pool } from './database.ts';
 export const MAX_NAMES = 10_000;
 
 /** A name of a custom attribute, with a set of types: see attribute-types.ts. */
-export interface AttributeName {
+interface AttributeName {
   name: string;
   types: number;
 }

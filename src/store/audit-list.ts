@@ -42,7 +42,7 @@ export interface AuditSearch {
 /** Maximum number of entries that one search reads if no index covers all conditions. */
 export const MAX_SCANNED = 5000;
 
-export interface AuditPage {
+interface AuditPage {
   rows: AuditRow[];
   /** Id with which the next page begins. Absent if there is no next page. */
   next: string | undefined;

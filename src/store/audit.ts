@@ -196,7 +196,7 @@ const auditAccountStatement = `
   from given, found`;
 
 /** State that an account must have for the entry to be written. */
-export interface AuditedAccount {
+interface AuditedAccount {
   id: string;
   companyId: string;
   /** Expected version; any version if absent. */

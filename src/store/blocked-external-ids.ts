@@ -13,7 +13,7 @@ export const MAX_BLOCKED = 10_000;
  */
 const MAX_DISTINCT = 20_000;
 
-export interface DummyUsers {
+interface DummyUsers {
   workspaceId: string;
   /** Number of users that this call has blocked. */
   blocked: number;

@@ -208,7 +208,7 @@ function wordsOf(bytes: Buffer): Int32Array {
 }
 
 /** A column of UUIDs. The number of rows is an estimate; columns grow as needed. */
-export type UuidColumn = Pick<Column, 'addUuid' | 'addElement' | 'addAll' | 'toParameter'>;
+type UuidColumn = Pick<Column, 'addUuid' | 'addElement' | 'addAll' | 'toParameter'>;
 
 /** Words of a `uuid[]`, including its header. */
 export type UuidElements = Int32Array;

@@ -89,7 +89,7 @@ export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void
   });
 }
 
-export interface Totals {
+interface Totals {
   envelopes: number;
   /** Applied objects. */
   objects: number;

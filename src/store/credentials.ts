@@ -153,10 +153,6 @@ export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKey
   return found;
 }
 
-export async function findApiKey(pool: Pool, hash: Buffer): Promise<ApiKeyRow | undefined> {
-  return (await findApiKeys(pool, [hash]))[0];
-}
-
 /** Updates by primary key. The array is sorted, so that two web processes lock the rows in the same order. */
 const touchApiKeysStatement = `
   update api_keys
@@ -262,7 +258,7 @@ export async function inviteAccount(
 }
 
 /** An account that an administrator of the company creates by its address. */
-export interface NewAccount {
+interface NewAccount {
   companyId: string;
   /** As the administrator wrote it. */
   userName: string;

@@ -144,7 +144,7 @@ export class PostgresClient extends pg.Client {
 const asValues = (given: unknown) => (typeof given === 'function' ? undefined : given);
 
 /** Options of a `pg` client, and Postgres settings for the session. */
-export interface PostgresClientConfig extends pg.ClientConfig {
+interface PostgresClientConfig extends pg.ClientConfig {
   session?: SessionSettings;
 }
 

@@ -84,7 +84,7 @@ const walkGroupsStatement = `
   limit $6::integer`;
 
 /** Filter and start of a page of groups. */
-export interface GroupsPage {
+interface GroupsPage {
   workspaceIds: readonly string[];
   /** Kind to filter by. */
   kind?: string | undefined;
@@ -175,7 +175,7 @@ export async function countGroup(pool: Pool, group: GroupName): Promise<Counted>
 }
 
 /** A page of groups and its last group. `last` is undefined if there are no further pages. */
-export interface GroupList {
+interface GroupList {
   groups: DeadLetterGroup[];
   last: MetGroup | undefined;
 }
@@ -267,7 +267,7 @@ const selectOfGroupStatement = `
   limit $5::integer`;
 
 /** A page of a group. */
-export interface GroupPage extends GroupName {
+interface GroupPage extends GroupName {
   /** Only dead letters accepted before this one. */
   before?: string | undefined;
   limit: number;

@@ -316,7 +316,7 @@ const countWaitingStatement = `
   from (select 1 from dead_letters where dead_letters.state = 'waiting' limit $1::integer) as waiting`;
 
 /** Dead letters of the installation that are waiting. */
-export interface WaitingDeadLetters {
+interface WaitingDeadLetters {
   /** Up to the limit. */
   count: number;
   /** Time at which the one with the earliest accepted object failed; null without waiting dead letters. */

@@ -20,7 +20,7 @@ export type Cause =
  * Every SQLSTATE that has a cause other than `infrastructure`, by prefix; the longest prefix decides. A code that is
  * not listed never makes an object a dead letter.
  */
-export const causes: Readonly<Record<string, Exclude<Cause, 'chance' | 'infrastructure'>>> = {
+const causes: Readonly<Record<string, Exclude<Cause, 'chance' | 'infrastructure'>>> = {
   '21': 'object', // cardinality_violation
   '22': 'object', // data_exception
   '23': 'object', // integrity_constraint_violation; see RACES

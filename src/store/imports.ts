@@ -12,7 +12,7 @@ export interface ImportKey {
 }
 
 /** Data that is stored when an import begins. */
-export interface NewImport extends ImportKey {
+interface NewImport extends ImportKey {
   id: string;
   /** File name as given on the command line. */
   file: string;

@@ -46,7 +46,7 @@ export interface Member {
 }
 
 /** State of the installation and of the queue of its first shard. */
-export interface InstallationState extends Spread, QueueState {
+interface InstallationState extends Spread, QueueState {
   /** Unconfirmed losses of the queue. Absent if there are none. */
   loss: QueueLoss | undefined;
 }

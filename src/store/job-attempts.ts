@@ -4,7 +4,7 @@ import type { Pool } from './database.ts';
 export type SyncJobKind = 'sync run' | 'segment export' | 'export callback' | 'stream delivery' | 'retention';
 
 /** Kinds of work that a process begins and ends. Envelopes and objects are processed by workers. */
-export type WorkKind = SyncJobKind | 'envelope' | 'object';
+type WorkKind = SyncJobKind | 'envelope' | 'object';
 
 /** Jobs, envelopes or objects of one kind. */
 export interface NamedWork {

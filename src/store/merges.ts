@@ -54,7 +54,7 @@ export function keyValues(keys: ProfileKey[]): Buffer[] {
 }
 
 /** The two rows of a merge, as table names or aliases. */
-export interface MergedRows {
+interface MergedRows {
   /** The row that is kept. */
   kept: string;
   /** The row that is removed. */

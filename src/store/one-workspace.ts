@@ -149,13 +149,14 @@ const DISTRIBUTED = new RegExp(
 const forms = new Map<string, Form>();
 
 /**
- * Returns the form of a statement for one workspace; unchanged if the statement has no set with workspaces.
+ * Returns the form of a statement for one workspace; unchanged if the statement has no set with workspaces. Tests use
+ * it to send statements of their own.
  */
 export function ofOneWorkspace(text: string): string {
   return formOf(text).text;
 }
 
-/** Returns every form in which a statement is sent to a distributed Postgres. */
+/** Returns every form in which a statement is sent to a distributed Postgres. Tests check that Postgres plans each. */
 export function formsOf(text: string): string[] {
   const { text: plain, declared } = formOf(text);
   return declared === undefined ? [plain] : [plain, declared];

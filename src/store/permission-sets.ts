@@ -105,7 +105,7 @@ export function deleteTeam(pool: Pool, actor: Actor, { id, companyId }: Change):
 const makeSetStatement = `
   insert into permission_sets (id, company_id, name, permissions) values ($1::uuid, $2::uuid, $3::text, $4::text[])`;
 
-export interface NewSet {
+interface NewSet {
   companyId: string;
   name: string;
   /** Permissions of a workspace. */

@@ -45,7 +45,7 @@ export async function findKeptProfile(
   return rows[0]?.id;
 }
 
-export interface LinkUser {
+interface LinkUser {
   id: string;
   email: string | null;
   /** Epoch milliseconds by Postgres's clock, which dates links and their revocations. */

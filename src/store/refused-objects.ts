@@ -4,7 +4,7 @@ import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
 /** Days for which refused objects are kept. */
-export const KEPT_DAYS = 30;
+const KEPT_DAYS = 30;
 
 /** Refused objects of one workspace and hour that have the same cause. */
 export interface RefusedGroup {
@@ -159,7 +159,7 @@ const listRefusedRequestsStatement = `
   limit $3::integer`;
 
 /** A request with refused objects, in a list. */
-export interface ListedRefusedRequest
+interface ListedRefusedRequest
   extends Pick<RefusedRequest, 'requestId' | 'keyId' | 'operation' | 'rejected'> {
   arrays: string[];
 }
@@ -229,7 +229,7 @@ const sumRefusedObjectsStatement = `
   limit ${SHOWN_CAUSES} + 1`;
 
 /** Filter of a list of refused objects. */
-export interface RefusalsPage {
+interface RefusalsPage {
   workspaceIds: readonly string[];
   since: Date;
   /** Reason to filter by. */

@@ -90,7 +90,7 @@ const readStateStatement = `
     (select count(*) from retention_failures where retention_failures.task = 'archive')::integer as archive,
     (select count(*) from retention_failures where retention_failures.task = 'erase')::integer as erase`;
 
-export interface RetentionState {
+interface RetentionState {
   /** Epoch seconds at which the last run was completed. Null if there was none. */
   finishedAt: number | null;
   /** Number of failing months per task, counting events and purchases separately. */

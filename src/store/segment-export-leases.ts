@@ -101,7 +101,7 @@ export async function leaseExports(
 }
 
 /** Identifies a lease. */
-export interface ExportLease {
+interface ExportLease {
   process: string;
   workspaceId: string;
   id: string;

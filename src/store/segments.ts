@@ -5,7 +5,7 @@ import type { Pool } from './database.ts';
 import { conditionOf } from './segment-conditions.ts';
 
 /** A stored segment. */
-export interface Segment {
+interface Segment {
   id: string;
   name: string;
   purpose: string;
@@ -41,7 +41,7 @@ const evaluateStatement = (condition: string) => `
   ) as page`;
 
 /** A filter and a page of a workspace's users. */
-export interface Part {
+interface Part {
   workspaceId: string;
   definition: Definition;
   /** Id of the user after whom the page begins. */
@@ -174,7 +174,7 @@ export interface SegmentWords {
  * Result of a change. `taken`: another segment has the name, archived or not. `gone`: the segment does not
  * exist or is archived.
  */
-export type SegmentEnding = 'done' | 'taken' | 'gone';
+type SegmentEnding = 'done' | 'taken' | 'gone';
 
 const createStatement = `
   insert into segments (id, workspace_id, name, purpose, definition)

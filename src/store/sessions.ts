@@ -6,7 +6,7 @@ import type { Connection, Pool } from './database.ts';
 const MAX_PER_ACCOUNT = 100;
 
 /** Properties of a new session. */
-export interface NewSession {
+interface NewSession {
   accountId: string;
   companyId: string;
   /** The account's `session_epoch`. */
@@ -55,7 +55,7 @@ export async function beginSession(tx: Connection, session: NewSession): Promise
 }
 
 /** A session with its account and the account's permissions. */
-export interface FoundSession {
+interface FoundSession {
   id: string;
   account: {
     id: string;

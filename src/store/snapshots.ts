@@ -58,7 +58,7 @@ export async function countUnfinishedWork(pool: Pool): Promise<{ syncRuns: numbe
 }
 
 /** An object that was accepted and could not be applied. */
-export interface WaitingDeadLetter {
+interface WaitingDeadLetter {
   id: string;
   requestId: string;
   kind: string;

@@ -178,7 +178,7 @@ const renewStatement = `
   ${leaseCondition}`;
 
 /** A file that is about to be uploaded. */
-export interface PlannedFile {
+interface PlannedFile {
   /** Position of its last entry. */
   position: string;
   place: number;

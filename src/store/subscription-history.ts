@@ -163,7 +163,7 @@ const readHistoryStatement = `
 
 const MAX_ID = '9223372036854775807';
 
-export interface HistoryPage {
+interface HistoryPage {
   subjects: HistorySubject[];
   limit: number;
   /** Returns only rows older than the row with this id. */

@@ -7,7 +7,7 @@ export type AskedBy = 'schedule' | 'api' | 'operator';
  * `in progress`: the integration has an unfinished run. `not active`: it is a draft or paused. `unknown`: it
  * does not exist.
  */
-export type StartedRun = 'started' | 'in progress' | 'not active' | 'unknown';
+type StartedRun = 'started' | 'in progress' | 'not active' | 'unknown';
 
 /** The unique index sync_jobs_running allows one unfinished run per integration. */
 const startRunStatement = `
@@ -128,7 +128,7 @@ export async function advanceIntegration(
   });
 }
 
-export interface Advance {
+interface Advance {
   jobId: string;
   /** Number of rows that the caller assumes were read so far. */
   expected: number;

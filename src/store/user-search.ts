@@ -246,7 +246,7 @@ export interface UserFilters {
 }
 
 /** A search by parts in one workspace. */
-export interface PartSearch {
+interface PartSearch {
   workspaceId: string;
   /** Words that the text of the user contains. */
   words: readonly string[];

@@ -19,7 +19,7 @@ export const saslMechanisms = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512'] as con
 export type SaslMechanism = (typeof saslMechanisms)[number];
 
 /** Settings of a Kafka destination, as they are stored. */
-export interface KafkaSettings {
+interface KafkaSettings {
   /** Bootstrap brokers as `host:port`. */
   brokers: string[];
   topic: string;
@@ -28,7 +28,7 @@ export interface KafkaSettings {
   sasl?: { mechanism: SaslMechanism; user: string };
 }
 
-export interface KafkaOptions extends KafkaSettings {
+interface KafkaOptions extends KafkaSettings {
   password?: string;
   reach: Reach;
   milliseconds?: number;

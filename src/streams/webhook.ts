@@ -30,7 +30,7 @@ export function signatureOf(secret: string, { id, at, body }: { id: string; at: 
   return `v1,${createHmac('sha256', key).update(`${id}.${at}.${body}`).digest('base64')}`;
 }
 
-export interface WebhookOptions {
+interface WebhookOptions {
   url: string;
   secret: string;
   reach: Reach;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAuthenticator } from '../../src/edge/authenticate.ts';
 import { addKeyUsage } from '../../src/store/api-keys.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
-import { findApiKey, hashApiKey } from '../../src/store/credentials.ts';
+import { findApiKeys, hashApiKey } from '../../src/store/credentials.ts';
 import { beginSession, forgetSessions, listSessions } from '../../src/store/sessions.ts';
 import { createCompany } from '../setup/access.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -32,7 +32,7 @@ describe('an API key', () => {
     const [secret = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
     const [, id = ''] = /href="\/keys\/([0-9a-f-]{36})"/.exec(text) ?? [];
     expect([answer.status, answer.headers.get('cache-control')]).toEqual([200, 'no-store']);
-    expect(await findApiKey(pool(), hashApiKey(secret))).toMatchObject({
+    expect((await findApiKeys(pool(), [hashApiKey(secret)]))[0]).toMatchObject({
       ...{
         id,
         workspaceId: scene.shop,
@@ -70,10 +70,10 @@ describe('an API key', () => {
     const [secret = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
     const [, id = ''] = /href="\/keys\/([0-9a-f-]{36})"/.exec(text) ?? [];
     expect((await post(scene.operator, `/keys/${id}`, { confirm: 'yes' })).status).toBe(400);
-    expect(await findApiKey(pool(), hashApiKey(secret))).toBeDefined();
+    expect((await findApiKeys(pool(), [hashApiKey(secret)]))[0]).toBeDefined();
     for (let press = 0; press < 2; press++)
       expect((await post(scene.operator, `/keys/${id}`, { confirm: secret.slice(0, 8) })).status).toBe(303);
-    expect(await findApiKey(pool(), hashApiKey(secret))).toBeUndefined();
+    expect((await findApiKeys(pool(), [hashApiKey(secret)]))[0]).toBeUndefined();
     expect(await actionsAbout(id)).toEqual(['api_keys.create', 'api_keys.revoke']);
     expect((await page(scene.operator, `/keys/${id}`)).text).not.toContain('Revoke key');
   });
@@ -82,7 +82,7 @@ describe('an API key', () => {
     const { secret, key } = await (async () => {
       const text = await (await make(scene.operator, { name: '<b>till</b>' })).text();
       const [first = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
-      return { secret: first, key: (await findApiKey(pool(), hashApiKey(first)))! };
+      return { secret: first, key: (await findApiKeys(pool(), [hashApiKey(first)]))[0]! };
     })();
     for (let edge = 0; edge < 2; edge++) {
       const authenticator = createAuthenticator(pool(), 1000, log);

@@ -6,7 +6,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
 import { Redis } from '../../src/queue/ioredis.ts';
 import { type LaneEntry, markOf } from '../../src/queue/lanes.ts';
-import { ADDITIONS } from '../../src/queue/loss.ts';
+import { additionsOf } from '../../src/queue/loss.ts';
 import { encodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import { createRandom } from '../../tools/load/random.ts';
 import { startRedis, type TestRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
@@ -127,7 +127,7 @@ async function outcomeOf(dir: string, entries: LaneEntry[]): Promise<string> {
   const operator = new Redis(redis.url);
   try {
     await waitUntil(() => connection.ready(), { what: 'Redis' });
-    const [mark, additions] = await operator.mget(markOf(0), ADDITIONS);
+    const [mark, additions] = await operator.mget(markOf(0), additionsOf(0));
     if (mark !== 'mark' || Number(additions) < entries.length) return 'reported as a loss';
     const ids = await connection.laneStore.head(0, 99);
     const read = await connection.laneStore.read(0, ids);

@@ -11,7 +11,7 @@ import { joinInstallation } from '../../src/queue/installation.ts';
 import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import { ADDITIONS } from '../../src/queue/loss.ts';
+import { additionsOf } from '../../src/queue/loss.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { confirmLosses } from '../../src/store/queue-losses.ts';
 import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
@@ -252,11 +252,11 @@ test('an addition is counted in its own transaction, and a refused one is not ac
   const web = await open('web');
   await web.add(4);
   const operator = new Redis(redis.url);
-  expect(await operator.get(ADDITIONS)).toBe('4');
+  expect(await operator.get(additionsOf(0))).toBe('4');
   // The first add fails without the scripts, stores no job, and is repeated.
   await operator.script('FLUSH');
   await web.add(1);
-  expect(Number(await operator.get(ADDITIONS))).toBeGreaterThanOrEqual(5);
+  expect(Number(await operator.get(additionsOf(0)))).toBeGreaterThanOrEqual(5);
   expect(await operator.llen('{penstock}:lane-0:wait')).toBeGreaterThanOrEqual(5);
   operator.disconnect();
 });

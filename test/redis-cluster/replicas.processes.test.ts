@@ -10,7 +10,7 @@ import { connectProducer, type QueueConnection } from '../../src/queue/connectio
 import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { type LaneEntry, laneName, QueueUnavailable } from '../../src/queue/lanes.ts';
-import { ADDITIONS } from '../../src/queue/loss.ts';
+import { additionsOf } from '../../src/queue/loss.ts';
 import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
 import { LANES_KEY, startRedisCluster, type TestCluster } from '../setup/redis-cluster.ts';
 
@@ -172,7 +172,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
     'G1, G3: with %s replicas to wait for, adds resume after the slot of the lanes has moved',
     async (replicas) => {
       const { connection, producer } = await open({ ...cluster.env, REDIS_WAIT_REPLICAS: replicas });
-      const counted = async () => Number(await connection.redis!.get(ADDITIONS));
+      const counted = async () => Number(await connection.redis!.get(additionsOf(0)));
       const before = { counted: await counted(), stored: (await held(connection))[0]!.length };
       const acknowledged: LaneEntry[][] = [];
       let ended = false;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
-import { findApiKey, hashApiKey } from '../../src/store/credentials.ts';
+import { findApiKeys, hashApiKey } from '../../src/store/credentials.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { blockDummyUsers } from '../../workers/upkeep/upkeep.ts';
@@ -61,7 +61,7 @@ async function blockedIn({ id, key }: TestWorkspace): Promise<Record<string, str
     'select external_id, reason from blocked_external_ids where workspace_id = $1 and unblocked_at is null',
     [id],
   );
-  const storedKey = await findApiKey(database.pool, hashApiKey(key));
+  const [storedKey] = await findApiKeys(database.pool, [hashApiKey(key)]);
   expect(storedKey?.blocked.toSorted()).toEqual(stored.map(({ external_id }) => external_id).toSorted());
   return Object.fromEntries(stored.map(({ external_id, reason }) => [external_id, reason]));
 }

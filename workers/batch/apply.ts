@@ -148,7 +148,7 @@ function bytesLoaded(profiles: Profiles): Map<string, number> {
  *
  * @returns the data as empty changes, and the objects, from the first, that fit into the round
  */
-export async function load(
+async function load(
   tx: Connection,
   wanted: WorkItem[],
   { now, poison }: { now: string; poison: ReadonlyMap<string, string> },

@@ -10,7 +10,7 @@ import type { Delivery } from './open.ts';
 const MAX_ENDED = 2;
 
 /** The reason of the dead letter of an object that was set aside. */
-export const ENDED_THE_PROCESS = `ended the process: ${MAX_ENDED} worker processes ended unexpectedly while they applied this object alone. Their log has the cause. Fix it, then replay the dead letter`;
+const ENDED_THE_PROCESS = `ended the process: ${MAX_ENDED} worker processes ended unexpectedly while they applied this object alone. Their log has the cause. Fix it, then replay the dead letter`;
 
 /**
  * Maximum milliseconds until an attempt is recorded or removed; while an object waits for this, a transaction is open.
@@ -21,7 +21,7 @@ const RECORD_MS = { envelope: 5000, object: 1000 };
 type Recorded = keyof typeof RECORD_MS;
 
 /** Records the attempt at an object. @returns the reason by object id if the object ended processes repeatedly */
-export type BeginObject = (objectId: string) => Promise<Poison>;
+type BeginObject = (objectId: string) => Promise<Poison>;
 
 /**
  * Finds objects that end the worker processes that apply them. A lane is watched after a process ended in it: each
@@ -124,7 +124,7 @@ export class Attempts {
   }
 }
 
-export interface AttemptsOptions {
+interface AttemptsOptions {
   pool: Pool;
   /** UUID of this run of the process; a new one by default. */
   processId?: string | undefined;

@@ -42,7 +42,7 @@ export function countsAgainstObject(error: unknown): boolean {
 }
 
 /** How an error blames the objects, if the transaction can continue without them. */
-export type Fault =
+type Fault =
   /** Postgres refuses one of the objects, or Penstock's own code fails on it. */
   | 'refused'
   /** Time or memory runs out. Postgres may be slow at the moment; if the error recurs, the objects are to blame. */

@@ -91,7 +91,7 @@ function filtered(
 export type LeftOfEnvelope = ReadonlyMap<string, number>;
 
 /** Objects that a part leaves in the lane. */
-export interface LeftOver {
+interface LeftOver {
   /** Places of the remaining objects, by envelope id. */
   indexes: Map<string, number[]>;
   /** Number of remaining objects by workspace, by envelope id. */

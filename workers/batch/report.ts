@@ -9,7 +9,7 @@ import type { Delivery } from './open.ts';
 import type { BatchResult } from './parts.ts';
 import type { WorkItem } from './work-item.ts';
 
-export interface EndedBatch {
+interface EndedBatch {
   deliveries: Delivery[];
   result: BatchResult;
   milliseconds: number;

@@ -98,7 +98,7 @@ function createBarrier() {
 
 type Barrier = ReturnType<typeof createBarrier>;
 
-export interface Wait {
+interface Wait {
   mayGo(): boolean;
   /** Updates the barrier from Postgres; never rejects. */
   poll(): Promise<void>;
@@ -133,7 +133,7 @@ async function waitAt(barrier: Barrier, { mayGo, poll, leaving, slow }: Wait): P
   return true;
 }
 
-export interface Crossing {
+interface Crossing {
   lane: number;
   fence: Fence;
   /** Applies the fence's objects together with its ledger row; called on the first lane only. */
@@ -142,7 +142,7 @@ export interface Crossing {
   leaving: AbortSignal;
 }
 
-export interface FencesOptions {
+interface FencesOptions {
   pool: Pool;
   /** Number of lanes, from LANES. A fence does not wait for lanes beyond it, since they have no worker. */
   lanes: number;

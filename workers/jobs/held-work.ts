@@ -1,7 +1,7 @@
 import { Gauge, type Registry } from 'prom-client';
 
 /** A job that has made no progress for longer than its limit. */
-export interface OverdueWork {
+interface OverdueWork {
   kind: string;
   id: string;
   /** Seconds since its last progress. */
@@ -60,4 +60,4 @@ export class HeldWork {
 }
 
 const kinds = ['stream delivery', 'segment export', 'export callback'] as const;
-export type HeldKind = (typeof kinds)[number];
+type HeldKind = (typeof kinds)[number];

@@ -114,7 +114,7 @@ export class JobAttempts {
   }
 }
 
-export interface JobAttemptsOptions {
+interface JobAttemptsOptions {
   pool: Pool;
   /** UUID of this run of the process. */
   processId: string;

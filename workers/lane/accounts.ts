@@ -36,7 +36,7 @@ interface Account {
 }
 
 /** Resources that a batch has used. */
-export interface Used {
+interface Used {
   /** Units by workspace. */
   units: ReadonlyMap<string, number>;
   /** Number of processed objects, by workspace. */

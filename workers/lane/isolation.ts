@@ -64,7 +64,7 @@ interface Isolated {
 }
 
 /** A failed batch of one workspace. */
-export interface FailedBatch {
+interface FailedBatch {
   error: unknown;
   /** Number of objects in the batch. */
   objects: number;

@@ -56,7 +56,7 @@ interface Held {
   size: number;
 }
 
-export interface LaneWindowOptions {
+interface LaneWindowOptions {
   laneStore: Pick<LaneStore, 'window' | 'read'>;
   accounts: Accounts;
   lane: number;

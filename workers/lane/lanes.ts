@@ -166,7 +166,7 @@ const RETRY_MS = 250;
 /** Number of heartbeats that a lease holder sends within its patience. */
 const BEATS = 4;
 
-export interface LaneLease {
+interface LaneLease {
   databaseUrl: string;
   lane: number;
   /** Milliseconds after which a silent holder loses the lease, for example because its process or machine froze. */

@@ -22,7 +22,7 @@ export interface AccountsView {
   unitsOf(workspaceId: string, size: PartSize): number;
 }
 
-export interface BatchLimits {
+interface BatchLimits {
   /** Target size of a transaction in objects and in bytes of JSON text; a single envelope can exceed it. */
   objects: number;
   bytes: number;

@@ -14,7 +14,7 @@ const PATIENCE = 3;
  */
 const SLOW = 0.1;
 
-export interface WatchdogOptions {
+interface WatchdogOptions {
   /** Connection of the lanes, which may hang. */
   connection: QueueConnection;
   /** Separate connection for the watchdog's own queries. */

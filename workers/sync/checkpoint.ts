@@ -38,7 +38,7 @@ export class RunLost extends Error {
 }
 
 /** A step of a checkpoint: the chunk that has taken effect, and the next chunk. */
-export interface CheckpointStep {
+interface CheckpointStep {
   done?: Settled | undefined;
   next?: OutboxChunk | undefined;
 }
@@ -131,7 +131,7 @@ export interface Settled {
   milliseconds: number;
 }
 
-export interface HandOver {
+interface HandOver {
   pool: Pool;
   producer: LaneProducer;
   applied: WatchApplied;

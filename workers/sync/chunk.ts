@@ -131,14 +131,14 @@ function show({ updatedAt, unreadable, broken, identifiers, payload }: SourceRow
   };
 }
 
-export interface RowValidatorOptions {
+interface RowValidatorOptions {
   caller: Caller;
   kind: IntegrationKind;
   updateExistingOnly: boolean;
 }
 
 /** The object of a row, with warnings about truncated or omitted values, or the reason for its refusal. */
-export type RowVerdict = { object: AcceptedObject; warnings?: readonly string[] } | Refusal;
+type RowVerdict = { object: AcceptedObject; warnings?: readonly string[] } | Refusal;
 
 /**
  * Creates a function that validates rows with the code of /users/track and /users/delete. The validators are

@@ -55,7 +55,7 @@ export async function settle(
 }
 
 /** Removes rows that were processed before. Of equal rows, as many are removed as were processed. */
-export type Deduplicate = (rows: SourceRow[]) => Promise<SourceRow[]>;
+type Deduplicate = (rows: SourceRow[]) => Promise<SourceRow[]>;
 
 /**
  * Creates the deduplication for one reading of a source. Reading starts at the watermark and includes rows

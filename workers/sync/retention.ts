@@ -61,9 +61,9 @@ export function createRetentionMetrics(registry: Registry) {
   };
 }
 
-export type RetentionMetrics = ReturnType<typeof createRetentionMetrics>;
+type RetentionMetrics = ReturnType<typeof createRetentionMetrics>;
 
-export interface RetentionOptions {
+interface RetentionOptions {
   databaseUrl: string;
   config: RetentionConfig;
   log: Log;

@@ -21,7 +21,7 @@ type Named = { [Column in IdentifierColumn]?: string };
 
 export type Refusal = { error: string };
 
-export interface RowRules {
+interface RowRules {
   kind: Exclude<IntegrationKind, 'deletes'>;
   /** API name of the service id, and name of its column. */
   serviceIdField: string;

@@ -71,7 +71,7 @@ const TIDY_MS = 300_000;
 const GRACE_MS = 3_600_000;
 const TIDIED = 100;
 
-export interface SegmentExportsOptions {
+interface SegmentExportsOptions {
   databaseUrl: string;
   config: ExportFilesSettings & { SERVICE_ID_FIELD: string };
   registry: Registry;

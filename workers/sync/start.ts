@@ -71,7 +71,7 @@ const RUN_RETRY_DELAY = 500;
 /** Milliseconds between two log lines about a queue that does not respond. */
 const WARN_INTERVAL = 5000;
 
-export interface SyncsOptions {
+interface SyncsOptions {
   connection: QueueConnection;
   syncs: Pick<SyncQueue, 'add'>;
   context: SyncContext;

@@ -29,7 +29,7 @@ export interface Limit {
   windowSeconds: number;
 }
 
-export interface ThrottleOptions {
+interface ThrottleOptions {
   buckets: TokenBuckets;
   /** Returns the number of jobs that wait in all lanes. */
   waiting: () => number;

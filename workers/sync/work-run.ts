@@ -76,7 +76,7 @@ function checkpointOf(run: Run): Checkpoint {
   };
 }
 
-export interface RunEnd {
+interface RunEnd {
   status: EndedStatus;
   /** Message for the owner: the reason, or a note. */
   message: string | undefined;

@@ -154,7 +154,7 @@ function jobId(id: string, replays: number): string {
   return `${id}_${replays}`;
 }
 
-export interface DeadLettersOptions {
+interface DeadLettersOptions {
   connection: QueueConnection;
   database: Pick<Database, 'pool'>;
   producer: LaneProducer;
@@ -164,7 +164,7 @@ export interface DeadLettersOptions {
   config: Pick<Config, 'LOCK_DURATION_MS'>;
 }
 
-export interface DeadLetters extends Service {
+interface DeadLetters extends Service {
   /**
    * Adds jobs for dead letters that were committed. Each dead letter has one job, however often this is
    * called. Never rejects: the next sweep adds the jobs that could not be added now.

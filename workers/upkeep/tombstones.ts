@@ -31,7 +31,7 @@ const RAW_SLICE = 5000;
 const SLICE = 2000;
 
 /** Cleans up after merged and deleted profiles while the lanes continue. */
-export interface TombstoneCleanup extends Service {
+interface TombstoneCleanup extends Service {
   /** Must be called when profiles were merged or deleted. */
   wake(): void;
 }

@@ -69,7 +69,7 @@ const ERASE_LOG_MS = 60_000;
 const INDEX_USERS_MS = 2000;
 const TIDY_STORE_MS = 3_600_000;
 
-export interface UpkeepOptions {
+interface UpkeepOptions {
   laneStore: LaneStore;
   pool: Pool;
   /** Returns the number of objects that this worker has applied. */

@@ -197,9 +197,9 @@ function createBar(where: string, { json }: Options) {
   };
 }
 
-export const formats = ['ndjson', 'parquet'] as const;
+const formats = ['ndjson', 'parquet'] as const;
 
-export interface TargetOptions extends SecretOptions {
+interface TargetOptions extends SecretOptions {
   to: string;
   format?: (typeof formats)[number];
   /** False: `--no-gzip`. */
@@ -210,7 +210,7 @@ export interface TargetOptions extends SecretOptions {
 }
 
 /** Target and format of the exported files. */
-export interface Target {
+interface Target {
   store: ObjectStore;
   /** Name of the single file to write; undefined: as many files as needed. */
   file: string | undefined;
@@ -224,7 +224,7 @@ const ENDING = /\.(ndjson|ndjson\.gz|parquet)$/;
  * folder or, in a bucket, a key prefix.
  * @throws {Refusal} if the target and the options contradict each other, or the target is invalid
  */
-export async function openTarget(options: TargetOptions, installation: Installation): Promise<Target> {
+async function openTarget(options: TargetOptions, installation: Installation): Promise<Target> {
   const ending = ENDING.exec(options.to)?.[1] as Format | undefined;
   if (!ending)
     return { store: await openStore(options, installation), file: undefined, format: formatOf(options) };

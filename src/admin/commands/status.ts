@@ -168,7 +168,7 @@ function stateOf({ silentSeconds, missing, marks }: SeenProcess): string {
 }
 
 /** Formats seconds as, for example, `3 d`, `4 h`, `5 min` or `6 s`. */
-export function duration(seconds: number): string {
+function duration(seconds: number): string {
   const units = [
     [86_400, 'd'],
     [3600, 'h'],

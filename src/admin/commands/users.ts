@@ -180,7 +180,7 @@ function rowOf(workspace: string, { externalId, reason, blockedAt }: BlockedExte
 }
 
 /** Adds the verb `history` to the noun `users`. */
-export function addUsersHistory(noun: Command): void {
+function addUsersHistory(noun: Command): void {
   addVerb(noun, 'history', {
     sentence:
       'Show the changes of subscription states of a user or an address, newest first, with the request of each change.',

@@ -24,7 +24,7 @@ export interface FleetNow extends Readings {
 /** Timeout of a store in milliseconds, with time for the new connections of a command. */
 const PATIENCE_MS = 4000;
 
-export interface FleetSource {
+interface FleetSource {
   pool: Pool;
   /** Connection to the queue; undefined while the queue cannot be reached. */
   connection: QueueConnection | undefined;

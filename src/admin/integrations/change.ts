@@ -60,7 +60,7 @@ export async function resume(nameOrId: string, { workspace, json }: OneOptions):
   });
 }
 
-export interface UpdateOptions extends OneOptions, SecretOptions {
+interface UpdateOptions extends OneOptions, SecretOptions {
   schedule?: string;
   onDemand?: boolean;
   contactEmails?: string;

@@ -20,7 +20,7 @@ import { printRow } from '../output.ts';
 import { findIntegration, longRow } from './runs.ts';
 import { readCredentials, readDefinition, type SourceOptions } from './source-options.ts';
 
-export interface Tried {
+interface Tried {
   kind: IntegrationKind;
   source: SourceDefinition;
   credentials: Credentials | undefined;
@@ -59,7 +59,7 @@ export async function trySource({
   }
 }
 
-export interface CreateOptions extends SourceOptions {
+interface CreateOptions extends SourceOptions {
   workspace: string;
   name: string;
   kind: IntegrationKind;
@@ -72,7 +72,7 @@ export interface CreateOptions extends SourceOptions {
 }
 
 /** An integration to be created. */
-export interface NewIntegration extends Omit<CreateOptions, keyof SourceOptions | 'workspace' | 'json'> {
+interface NewIntegration extends Omit<CreateOptions, keyof SourceOptions | 'workspace' | 'json'> {
   /** Id of the integration; a new id if absent. */
   id?: string | undefined;
   workspaceId: string;

@@ -9,7 +9,7 @@ export interface Leaf {
 }
 
 /** What a failed object is about. */
-export interface FailedObject {
+interface FailedObject {
   /** Identifier of the user, as a search text. */
   user: string | undefined;
   /** The value that the reason names; otherwise the name of the event or product. */

@@ -26,7 +26,7 @@ import { faulty, withOperationFaults } from './operation-faults.ts';
 import { seedSchema } from './seed-schema.ts';
 
 /** The path of all control endpoints. */
-export const CONTROL_ROOT = '/_dev';
+const CONTROL_ROOT = '/_dev';
 
 const MAX_BODY_BYTES = 4_194_304;
 
@@ -40,7 +40,7 @@ const SETTLE_MS = 10_000;
 const FIRST_POLL_MS = 1;
 const MAX_POLL_MS = 25;
 
-export interface ControlSources {
+interface ControlSources {
   pool: Pool;
   laneStore: LaneStore;
   lanes: number;

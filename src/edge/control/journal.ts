@@ -29,7 +29,7 @@ interface Recorded {
 }
 
 /** A request as the journal shows it. */
-export interface JournalEntry {
+interface JournalEntry {
   request_id: string | null;
   received_at: string;
   method: string;

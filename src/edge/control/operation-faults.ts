@@ -16,7 +16,7 @@ export interface ObjectError {
 const DEFAULT_TYPE = 'refused by a fault of penstock dev';
 
 /** Faults of a request that its operation applies. */
-export interface OperationFaults {
+interface OperationFaults {
   errors?: readonly ObjectError[];
   /** The database that reads use. */
   database?: Database | undefined;

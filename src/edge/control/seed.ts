@@ -13,7 +13,7 @@ interface ApiAnswer {
 }
 
 /** The program parts through which a seed takes effect. */
-export interface SeedTarget {
+interface SeedTarget {
   definitions: SeedDefinitions;
   /** Sends a request to the API. */
   send(method: string, path: string, body: Record<string, Json>): Promise<ApiAnswer>;

@@ -8,7 +8,7 @@ import { copyIn, type Scratch } from './scratch.ts';
 /** Flags that do not follow a link at the end of the path and do not wait for the writer of a FIFO. */
 const FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
-export interface Inside {
+interface Inside {
   /** Folder that must contain the file, as returned by `realpath`. */
   root: string;
   /** Owner of the folder. */

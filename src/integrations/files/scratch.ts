@@ -81,7 +81,7 @@ export async function createScratch(maxBytes: number): Promise<Scratch> {
   return { path: folder, inputs, maxBytes, take, drop, remove };
 }
 
-export interface Incoming {
+interface Incoming {
   from: Readable;
   /** Name as the owner knows it. */
   name: string;

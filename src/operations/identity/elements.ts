@@ -204,7 +204,7 @@ const rejectionSchema = (arrays: string[]): Schema => ({
 });
 
 /** Schema of the refused elements of these arrays. */
-export const rejections = (arrays: string[], description: string): Schema => ({
+const rejections = (arrays: string[], description: string): Schema => ({
   type: 'array',
   description,
   items: rejectionSchema(arrays),

@@ -3,7 +3,7 @@ import { MAX_TEMPLATE } from '../../preferences/page.ts';
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/compile.ts';
 
-export const states = ['active', 'draft'];
+const states = ['active', 'draft'];
 
 /** Schema of an optional member. Clients send null for an absent value. */
 const optional = (type: string, rule: string, rest: Schema): Schema => ({

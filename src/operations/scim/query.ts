@@ -44,7 +44,7 @@ export const listQuery: Schema = {
 export const MAX_COUNT = 200;
 const DEFAULT_COUNT = 100;
 
-export interface Page {
+interface Page {
   skip: number;
   limit: number;
   /** Position of the account after which the page begins. Absent without a cursor. */

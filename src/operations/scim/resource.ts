@@ -34,7 +34,7 @@ export type StoredGroup = {
 };
 
 /** Names by id. */
-export interface Names {
+interface Names {
   workspaces: Map<string, string>;
   teams: Map<string, string>;
   permissionSets: Map<string, string>;
@@ -138,7 +138,7 @@ function toAppGroup({ workspace, permissions, permissionSet, teams }: StoredGrou
   };
 }
 
-export function groupsOf({ appGroups }: Pick<Account, 'appGroups'>): StoredGroup[] {
+function groupsOf({ appGroups }: Pick<Account, 'appGroups'>): StoredGroup[] {
   return appGroups as StoredGroup[];
 }
 

@@ -26,7 +26,7 @@ const kinds: readonly TrackKind[] = ['attributes', 'events', 'purchases'];
 const OBJECTS_OF_A_STEP = 8;
 
 /** Size limits of one request. */
-export interface TrackLimits {
+interface TrackLimits {
   /** Maximum number of objects in each of the three arrays. */
   ofArray?: number;
   /** Maximum number of objects in the three arrays together. */
@@ -36,7 +36,7 @@ export interface TrackLimits {
 }
 
 /** The members in which the endpoints for tracking differ. */
-export type TrackForm = Pick<
+type TrackForm = Pick<
   QueuedOperation,
   'id' | 'path' | 'permission' | 'bucket' | 'summary' | 'description' | 'maxBytes' | 'tooLarge' | 'isBulk'
 > & {

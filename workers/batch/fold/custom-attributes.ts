@@ -32,7 +32,7 @@ export interface StoredAttributes {
 }
 
 /** Changes of a round to the attributes of a profile. */
-export interface WrittenAttributes {
+interface WrittenAttributes {
   /** Attributes to overwrite. */
   set: Record<string, Json>;
   /** Names of attributes to remove. */
