@@ -156,7 +156,7 @@ async function main(host: Host): Promise<void> {
   const metrics = createEdgeMetrics(!host.stores);
   addLossMetric(metrics.registry, installation.loss);
   const marks = highWaterMarks(config, { depth, memory, shares, loop, reading, responses, queue });
-  const loadShedding = createLoadShedding(marks, metrics.registry);
+  const loadShedding = createLoadShedding(marks, metrics.registry, config.SHARDS);
   addBacklogMetric(metrics.registry, () =>
     Math.max(
       ...everyShard(config.SHARDS).map((shard) => {

@@ -3,6 +3,7 @@ import { ApiError } from '../errors.ts';
 import { createSemaphore, type SemaphoreSettings } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import { addGauge } from '../processes/metrics.ts';
+import { everyShard } from '../queue/lanes.ts';
 import type { WaitingShares } from '../queue/waiting-shares.ts';
 import type { MarkLevel } from '../store/processes.ts';
 
@@ -113,6 +114,9 @@ export function highWaterMarks(
   ];
 }
 
+/** Where work would be stored. Work for a half-full queue yields to other work. */
+type Through = 'queue' | 'half-full queue' | 'store';
+
 interface Overload {
   reason: string;
   /**
@@ -124,8 +128,10 @@ interface Overload {
 /**
  * Load shedding: compares values with their high-water marks. Above a mark, work is refused until the value has
  * fallen back to nine tenths of it.
+ *
+ * @param shards number of shards, each with a queue of its own
  */
-export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
+export function createLoadShedding(marks: HighWaterMark[], registry: Registry, shards = 1) {
   /** Marks that are exceeded, by shard; under -1 those of all shards together. */
   const over = new Map<number, Set<HighWaterMark>>();
 
@@ -138,34 +144,46 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
     return those.has(one);
   }
 
+  function overloadOf(
+    through: Through,
+    { shard, workspaceId }: { shard: number | undefined; workspaceId: string | undefined },
+  ): Overload | undefined {
+    let found: Overload | undefined;
+    for (const one of marks) {
+      const mark = one.waits && through === 'half-full queue' ? one.mark * HALF : one.mark;
+      // Check every mark: a mark that is not checked would stay exceeded.
+      const refuses = isOver(one, shard) || one.value(shard) > mark;
+      if (one.ofQueue && through === 'store') continue;
+      if (refuses)
+        found ??= {
+          reason: `${one.name} is ${rounded(one.value(shard))} ${one.unit}, over its mark of ${mark}`,
+          limit: one.value(shard) > one.mark || mark === one.mark ? one.name : 'half',
+        };
+      else if (workspaceId !== undefined) found ??= overShare(one, workspaceId, shard);
+    }
+    return found;
+  }
+
   addMarkMetrics(marks, registry, isOver);
 
   return {
     /**
      * Returns why no more may be stored now: the reason for the log, and the limit for the answer.
-     * @param shard of the lanes that the work would go to; overload of other shards is no reason to refuse it
+     * @param shard of the lanes that the work would go to; overload of other shards is no reason to refuse it. Absent: not
+     * known, so that only an overload of all shards is a reason
      * @param workspaceId of the caller; absent: shares of workspaces are not checked
      * @param through where the work would be stored; `half-full queue`: it yields to other work that goes through the
      * queue
      */
     overload(
-      through: 'queue' | 'half-full queue' | 'store',
+      through: Through,
       { shard, workspaceId }: { shard?: number | undefined; workspaceId?: string } = {},
     ): Overload | undefined {
-      let found: Overload | undefined;
-      for (const one of marks) {
-        const mark = one.waits && through === 'half-full queue' ? one.mark * HALF : one.mark;
-        // Check every mark: a mark that is not checked would stay exceeded.
-        const refuses = isOver(one, shard) || one.value(shard) > mark;
-        if (one.ofQueue && through === 'store') continue;
-        if (refuses)
-          found ??= {
-            reason: `${one.name} is ${rounded(one.value(shard))} ${one.unit}, over its mark of ${mark}`,
-            limit: one.value(shard) > one.mark || mark === one.mark ? one.name : 'half',
-          };
-        else if (workspaceId !== undefined) found ??= overShare(one, workspaceId, shard);
+      if (shard === undefined && shards > 1) {
+        const overloads = everyShard(shards).map((one) => overloadOf(through, { shard: one, workspaceId }));
+        return overloads.every((found) => found !== undefined) ? overloads[0] : undefined;
       }
-      return found;
+      return overloadOf(through, { shard, workspaceId });
     },
 
     /** Returns the levels for /readyz and the heartbeat. */

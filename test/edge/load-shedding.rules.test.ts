@@ -45,6 +45,21 @@ describe('high-water marks', () => {
     }
   });
 
+  test('a full shard refuses its own workspaces, and web is overloaded once every shard is full', () => {
+    const depths = [101, 0];
+    const depth = {
+      ...{ name: 'depth', mark: 100, unit: 'jobs', ofQueue: true, waits: true },
+      value: (shard?: number) => (shard === undefined ? Math.max(...depths) : depths[shard]!),
+    };
+    const loadShedding = createLoadShedding([depth], new Registry(), depths.length);
+    expect(loadShedding.overload('queue', { shard: 0 })?.limit).toBe('depth');
+    expect(loadShedding.overload('queue', { shard: 1 })).toBeUndefined();
+    expect(loadShedding.overload('queue')).toBeUndefined();
+    expect(loadShedding.levels().depth?.over).toBe(true);
+    depths[1] = 101;
+    expect(loadShedding.overload('queue')?.reason).toContain('101 jobs');
+  });
+
   test('a full queue does not refuse requests that bypass it, but event-loop lag does', () => {
     const { values, loadShedding } = scene();
     values.depth = 1000;

@@ -31,7 +31,7 @@ export const productionSettings: Partial<Record<SettingName, string>> = {
 };
 
 const ENV_HEAD = `# Settings of Penstock. An empty value means the default. docker compose reads this file as .env.
-# The first twelve lines are what an installation in production needs. All other settings follow by group, with their
+# The first twelve settings are what an installation in production needs. All others follow by group, with their
 # defaults: remove the # to change one. docs/settings.md has the same list, with the processes that read each setting.
 `;
 
