@@ -114,3 +114,16 @@ describe('docs/architecture.md', () => {
     expect(words).toEqual([...new Set(words)].sort((one, other) => (one < other ? -1 : 1)));
   });
 });
+
+test('JSON files of more than 1,000 lines that tools write are in generated, which diffs leave out', () => {
+  const byHand = ['monitoring/dashboard.json', 'package-lock.json'];
+  const folders = ['monitoring', 'tools', 'deploy', 'docs', 'src', 'prisma', 'generated', '.'];
+  const large = folders.flatMap((folder) =>
+    readdirSync(path.join(packageRoot, folder), { recursive: folder !== '.', encoding: 'utf8' })
+      .map((file) => path.posix.join(folder, file))
+      .filter((file) => file.endsWith('.json') && read(file).split('\n').length > 1000),
+  );
+  expect(large).toContain('generated/openapi.json');
+  expect(large.filter((file) => !file.startsWith('generated/')).sort()).toEqual(byHand);
+  expect(read('.gitattributes')).toContain('generated/*.json -diff');
+});

@@ -10,7 +10,7 @@ import type { Figure } from '../../tools/bench/figure.ts';
 import type { Results, RowResult } from '../../tools/bench/results.ts';
 
 const recorded: Results = JSON.parse(
-  readFileSync(path.join(packageRoot, 'tools/bench/results.json'), 'utf8'),
+  readFileSync(path.join(packageRoot, 'generated/bench-results.json'), 'utf8'),
 );
 
 /** Simulates loads of 1,000, 2,000 and 3,000 objects/s at 100 %, in three rounds. */
@@ -80,7 +80,7 @@ test('axes have round values around their data', () => {
   expect([1, 10, 100].map(positionOf)).toEqual([0, 50, 100]);
 });
 
-test('generated/throughput-latency.svg matches results.json; npm run charts draws it', () => {
+test('generated/throughput-latency.svg matches bench-results.json; npm run charts draws it', () => {
   const committed = existsSync(curveFile) ? readFileSync(curveFile, 'utf8') : undefined;
   expect(committed).toBe(curveOf(recorded));
 });
@@ -116,8 +116,8 @@ test('the chart of the shapes has a bar for each, with its rate and cost per obj
   expect(svg).not.toMatch(/NaN|undefined|<script/);
 });
 
-test('generated/shapes.svg matches shapes.json; npm run charts draws it', () => {
-  const file = path.join(packageRoot, 'tools/bench/shapes.json');
+test('generated/shapes.svg matches bench-shapes.json; npm run charts draws it', () => {
+  const file = path.join(packageRoot, 'generated/bench-shapes.json');
   const drawn = existsSync(file) ? shapesOf(JSON.parse(readFileSync(file, 'utf8'))) : undefined;
   expect(existsSync(shapesFile) ? readFileSync(shapesFile, 'utf8') : undefined).toBe(drawn);
 });

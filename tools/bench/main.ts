@@ -4,7 +4,7 @@
  *
  *   npm run bench
  *
- * The last results are in results.json and docs/evidence/performance.md.
+ * The last results are in generated/bench-results.json and docs/evidence/performance.md.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -163,7 +163,9 @@ function write(results: Results, options: BenchOptions): void {
     syncedRows === undefined &&
     Object.keys(set).length === 0;
   const record = output === undefined && full;
-  const file = record ? path.join(folder, shapes ? 'shapes.json' : 'results.json') : output;
+  const file = record
+    ? path.join(packageRoot, 'generated', shapes ? 'bench-shapes.json' : 'bench-results.json')
+    : output;
   if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
   if (!record) return;
   if (shapes) writeShapes(results);

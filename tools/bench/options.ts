@@ -74,7 +74,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
     .option('--tenants', 'also a thousand workspaces, and a quiet one alongside a noisy one', false)
     .option(
       '--shapes',
-      'instead, the traffic that people have; writes tools/bench/shapes.json, draws generated/shapes.svg',
+      'instead, the traffic that people have; writes generated/bench-shapes.json, draws generated/shapes.svg',
       false,
     )
     .option('--import', 'instead, imports: over live requests, and what these wait during one', false)
@@ -84,7 +84,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
       '--postgres <folder>',
       "the Postgres whose programs lie there (/usr/lib/postgresql/17/bin), not npm's",
     )
-    .option('--output <file>', 'write the results there; a full run writes tools/bench/results.json')
+    .option('--output <file>', 'write the results there; a full run writes generated/bench-results.json')
     .addHelpText('after', '\nExample:\n  $ npm run bench -- --quick --check')
     .parse(arguments_)
     .opts<BenchOptions>();

@@ -17,7 +17,7 @@ export interface RatioResult {
   rounds: number[];
 }
 
-/** The content of results.json. */
+/** The content of generated/bench-results.json. */
 export interface Results {
   command: string;
   date: string;
