@@ -80,7 +80,7 @@ export const segmentsList = (): DirectOperation => ({
   async handle({ workspaceId }, { query }, { database }) {
     const page = readWholeNumber(query, 'page', { from: 0, to: LAST_PAGE, otherwise: 0 });
     const newest = query.sort_direction === 'desc';
-    const found = await listSegments(database.pool, workspaceId, {
+    const found = await listSegments(database, workspaceId, {
       newest,
       limit: PAGE,
       offset: page * PAGE,

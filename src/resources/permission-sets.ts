@@ -68,7 +68,7 @@ export const permissionSets = describeResource<PermissionSet>({
     async run(context, { owner, values }) {
       const id = newId();
       const made = { id, companyId: owner.id, ...values };
-      requireDone(await createPermissionSet(context.database.pool, context.actor, made), {
+      requireDone(await createPermissionSet(context.database, context.actor, made), {
         taken: takenBy(values.name),
       });
       return { one: await find(context, id) };
@@ -92,7 +92,7 @@ export const permissionSets = describeResource<PermissionSet>({
           throw new Refusal('nothing to change: set --name or --permissions');
         const { name: called = one.name, permissions: given = one.permissions } = values;
         const change = { id: one.id, companyId: one.companyId, name: called, permissions: given };
-        requireDone(await changePermissionSet(context.database.pool, context.actor, change), {
+        requireDone(await changePermissionSet(context.database, context.actor, change), {
           taken: takenBy(called),
         });
         return { one: await find(context, one.id) };

@@ -51,7 +51,7 @@ export const teams = describeResource<Team>({
       const id = newId();
       const { companyId } = await database.prisma.workspace.findUniqueOrThrow({ where: { id: owner.id } });
       const made = { id, workspaceId: owner.id, companyId, name: values.name };
-      requireDone(await createTeam(database.pool, actor, made), { taken: takenBy(values.name) });
+      requireDone(await createTeam(database, actor, made), { taken: takenBy(values.name) });
       return { one: await find(context, id) };
     },
   }),
@@ -67,7 +67,7 @@ export const teams = describeResource<Team>({
       done: 'Renamed.',
       async run(context, { one, values }) {
         const change = { id: one.id, companyId: one.workspace.companyId, name: values.name };
-        requireDone(await renameTeam(context.database.pool, context.actor, change), {
+        requireDone(await renameTeam(context.database, context.actor, change), {
           taken: takenBy(values.name),
         });
         return { one: await find(context, one.id) };

@@ -1,5 +1,7 @@
-import { type Actor, type AuditEntry, audited } from './audit.ts';
-import type { Connection, Pool } from './database.ts';
+import type { Prisma } from '../generated/prisma/client.ts';
+import { type Actor, type AuditEntry, audited, auditIn } from './audit.ts';
+import type { Connection, Database, Pool } from './database.ts';
+import { sqlstateOf } from './error-cause.ts';
 
 /** Teams of workspaces and permission sets of companies, to which `app_groups` of accounts refer. */
 
@@ -23,57 +25,65 @@ interface Change {
   companyId: string;
 }
 
-/** Runs `work` and returns its result, or `taken` if the name violates a unique constraint. */
-async function orTaken(work: () => Promise<Ending>): Promise<Ending> {
+/** A write with its audit entry. */
+interface AuditedWrite {
+  entry: AuditEntry;
+  /** Returns the number of rows that it has changed. */
+  write(tx: Prisma.TransactionClient): Promise<number>;
+}
+
+/**
+ * Commits a change and its audit entry in one transaction.
+ *
+ * @returns `gone` if it has changed none, `taken` if the name violates a unique constraint
+ */
+async function change(
+  { prisma }: Pick<Database, 'prisma'>,
+  actor: Actor,
+  { entry, write }: AuditedWrite,
+): Promise<Ending> {
   try {
-    return await work();
+    return await prisma.$transaction(async (tx) => {
+      if ((await write(tx)) === 0) return 'gone';
+      await auditIn(tx, actor, [entry]);
+      return 'done';
+    });
   } catch (error) {
-    if ((error as { code?: string }).code === '23505') return 'taken';
+    if (sqlstateOf(error) === '23505') return 'taken';
     throw error;
   }
 }
 
-// Inserts only if the workspace belongs to the company. Reads by primary key.
-const makeTeamStatement = `
-  insert into teams (id, workspace_id, name)
-  select $1::uuid, workspaces.id, $4::text
-  from workspaces
-  where workspaces.id = $2::uuid and workspaces.company_id = $3::uuid`;
-
 /** Creates a team in a workspace of the company. */
 export function createTeam(
-  pool: Pool,
+  database: Pick<Database, 'prisma'>,
   actor: Actor,
   { id, workspaceId, companyId, name }: Change & { workspaceId: string; name: string },
 ): Promise<Ending> {
-  const entry = { action: 'teams.create' as const, subject: { kind: 'team', id }, workspaceId };
-  return orTaken(() =>
-    audited(pool, actor, async (tx) => {
-      const { rowCount } = await tx.query(makeTeamStatement, [id, workspaceId, companyId, name]);
-      return resultOf(rowCount, { ...entry, detail: { name } });
-    }),
-  );
+  const subject = { kind: 'team', id };
+  const entry = { action: 'teams.create' as const, subject, workspaceId, detail: { name } };
+  async function write(tx: Prisma.TransactionClient): Promise<number> {
+    const where = { id: workspaceId, companyId };
+    if ((await tx.workspace.count({ where })) === 0) return 0;
+    await tx.team.create({ data: { id, workspaceId, name } });
+    return 1;
+  }
+  return change(database, actor, { entry, write });
 }
-
-/** Updates by primary key. */
-const renameTeamStatement = `
-  update teams set name = $3::text
-  from workspaces
-  where teams.id = $1::uuid and workspaces.id = teams.workspace_id and workspaces.company_id = $2::uuid`;
 
 /** Renames a team. Accounts keep it, because they refer to its id. */
 export function renameTeam(
-  pool: Pool,
+  database: Pick<Database, 'prisma'>,
   actor: Actor,
   { id, companyId, name }: Change & { name: string },
 ): Promise<Ending> {
-  const entry = { action: 'teams.rename' as const, subject: { kind: 'team', id }, companyId };
-  return orTaken(() =>
-    audited(pool, actor, async (tx) => {
-      const { rowCount } = await tx.query(renameTeamStatement, [id, companyId, name]);
-      return resultOf(rowCount, { ...entry, detail: { name } });
-    }),
-  );
+  const subject = { kind: 'team', id };
+  const entry = { action: 'teams.rename' as const, subject, companyId, detail: { name } };
+  async function write(tx: Prisma.TransactionClient): Promise<number> {
+    const where = { id, workspace: { companyId } };
+    return (await tx.team.updateMany({ where, data: { name } })).count;
+  }
+  return change(database, actor, { entry, write });
 }
 
 /**
@@ -102,9 +112,6 @@ export function deleteTeam(pool: Pool, actor: Actor, { id, companyId }: Change):
   });
 }
 
-const makeSetStatement = `
-  insert into permission_sets (id, company_id, name, permissions) values ($1::uuid, $2::uuid, $3::text, $4::text[])`;
-
 interface NewSet {
   companyId: string;
   name: string;
@@ -113,40 +120,38 @@ interface NewSet {
 }
 
 /** Creates a permission set in the company. */
-export function createPermissionSet(pool: Pool, actor: Actor, set: NewSet & Change): Promise<Ending> {
-  const { id, companyId, name, permissions } = set;
+export function createPermissionSet(
+  database: Pick<Database, 'prisma'>,
+  actor: Actor,
+  { id, companyId, name, permissions }: NewSet & Change,
+): Promise<Ending> {
   const subject = { kind: 'permission_set', id };
-  const entry = { action: 'permission_sets.create' as const, subject, companyId };
-  return orTaken(() =>
-    audited(pool, actor, async (tx) => {
-      const { rowCount } = await tx.query(makeSetStatement, [id, companyId, name, permissions]);
-      return resultOf(rowCount, { ...entry, detail: { name, permissions } });
-    }),
-  );
+  const detail = { name, permissions };
+  const entry = { action: 'permission_sets.create' as const, subject, companyId, detail };
+  async function write(tx: Prisma.TransactionClient): Promise<number> {
+    await tx.permissionSet.create({ data: { id, companyId, name, permissions } });
+    return 1;
+  }
+  return change(database, actor, { entry, write });
 }
-
-/** Updates by primary key. */
-const changeSetStatement = `
-  update permission_sets set name = $3::text, permissions = $4::text[]
-  where permission_sets.id = $1::uuid and permission_sets.company_id = $2::uuid`;
 
 /**
  * Changes name and permissions. Accounts that have the set use the new permissions from their next request
  * on.
  */
 export function changePermissionSet(
-  pool: Pool,
+  database: Pick<Database, 'prisma'>,
   actor: Actor,
   { id, companyId, name, permissions }: NewSet & Change,
 ): Promise<Ending> {
   const subject = { kind: 'permission_set', id };
-  const entry = { action: 'permission_sets.change' as const, subject, companyId };
-  return orTaken(() =>
-    audited(pool, actor, async (tx) => {
-      const { rowCount } = await tx.query(changeSetStatement, [id, companyId, name, permissions]);
-      return resultOf(rowCount, { ...entry, detail: { name, permissions } });
-    }),
-  );
+  const detail = { name, permissions };
+  const entry = { action: 'permission_sets.change' as const, subject, companyId, detail };
+  async function write(tx: Prisma.TransactionClient): Promise<number> {
+    const where = { id, companyId };
+    return (await tx.permissionSet.updateMany({ where, data: detail })).count;
+  }
+  return change(database, actor, { entry, write });
 }
 
 /** Locks the set until the end of the transaction, as for teams. */

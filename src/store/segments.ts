@@ -1,7 +1,7 @@
 import { MAX_UUID, newId } from '../platform/ids.ts';
 import type { Definition } from '../profile/segment.ts';
 import { type Actor, type AuditAction, audited } from './audit.ts';
-import type { Pool } from './database.ts';
+import type { Database, Pool } from './database.ts';
 import { conditionOf } from './segment-conditions.ts';
 
 /** A stored segment. */
@@ -65,29 +65,20 @@ export async function evaluateUsers(
   return { ...rows[0]!, last: rows[0]!.last ?? undefined };
 }
 
-/** Reads by primary key. Ids are UUIDv7, which follow the time of creation. */
-const listStatement = (order: 'asc' | 'desc') => `
-  select segments.id, segments.name
-  from segments
-  where segments.workspace_id = $1::uuid and segments.archived_at is null
-  order by segments.workspace_id ${order}, segments.id ${order}
-  limit $2 offset $3`;
-
-const oldestFirst = listStatement('asc');
-const newestFirst = listStatement('desc');
-
-/** Returns segments that are not archived, by time of creation. */
-export async function listSegments(
-  pool: Pool,
+/** Returns segments that are not archived, by time of creation. Ids are UUIDv7, which follow that time. */
+export function listSegments(
+  { prisma }: Pick<Database, 'prisma'>,
   workspaceId: string,
   { newest, limit, offset }: { newest: boolean; limit: number; offset: number },
 ): Promise<Pick<Segment, 'id' | 'name'>[]> {
-  const { rows } = await pool.query<Pick<Segment, 'id' | 'name'>>({
-    name: newest ? 'list-segments-newest' : 'list-segments',
-    text: newest ? newestFirst : oldestFirst,
-    values: [workspaceId, limit, offset],
+  const order = newest ? 'desc' : 'asc';
+  return prisma.segment.findMany({
+    where: { workspaceId, archivedAt: null },
+    orderBy: [{ workspaceId: order }, { id: order }],
+    select: { id: true, name: true },
+    take: limit,
+    skip: offset,
   });
-  return rows;
 }
 
 /** Reads by primary key. */

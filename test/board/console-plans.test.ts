@@ -12,6 +12,7 @@ import { findNamed, findTeams } from '../../src/store/accounts.ts';
 import { auditAccountIn, inTime } from '../../src/store/audit.ts';
 import { PostgresClient } from '../../src/store/database.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';
+import { listSegments } from '../../src/store/segments.ts';
 import { createAccount } from '../setup/access.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { small } from '../store/plans/allowed.ts';
@@ -281,6 +282,8 @@ async function visitEverything(): Promise<void> {
     { client: { address: undefined, agent: 'Firefox' }, previous: undefined },
   );
   await requireLinkKey(database, workspaceId);
+  for (const newest of [true, false])
+    await listSegments(database, workspaceId, { newest, limit: 100, offset: 0 });
   await findNamed(database.prisma, 'workspaces', { companyId: owner, names: ['shop2'], ids: [newId()] });
   await findTeams(database.prisma, [{ workspaceId, name: teamName, id: team }]);
   const auditing = auditAccountIn(database.prisma, tester, {

@@ -41,7 +41,6 @@ import {
   evaluateUsers,
   findSegment,
   findShownSegment,
-  listSegments,
   listShownSegments,
   updateSegment,
 } from '../../../src/store/segments.ts';
@@ -159,8 +158,6 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         }),
       }),
     () => inSnapshot(store, 'place', async () => {}),
-    () => listSegments(store, workspaceId, { newest: true, limit: 100, offset: 100 }),
-    () => listSegments(store, workspaceId, { newest: false, limit: 100, offset: 100 }),
     () => findSegment(store, workspaceId, newId()),
     () => listShownSegments(store, workspaceId, { limit: 50 }),
     () => findShownSegment(store, [workspaceId], newId()),

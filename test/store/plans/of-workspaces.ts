@@ -39,15 +39,7 @@ import {
   findMissingPartitions,
   readPartitionSizes,
 } from '../../../src/store/partitions.ts';
-import {
-  changePermissionSet,
-  createPermissionSet,
-  createTeam,
-  deletePermissionSet,
-  deleteTeam,
-  grantGroups,
-  renameTeam,
-} from '../../../src/store/permission-sets.ts';
+import { deletePermissionSet, deleteTeam, grantGroups } from '../../../src/store/permission-sets.ts';
 import {
   beatProcess,
   forgetProcesses,
@@ -197,12 +189,7 @@ export const ofWorkspaces: Asking = (
   () => endSessions(store, [newId()], { companyId }),
   () => forgetSessions(store),
   () => leaveSession(store, keyHash),
-  () => createTeam(store, actor, { id: newId(), workspaceId, companyId, name: 'Berlin' }),
-  () => renameTeam(store, actor, { id: teamId, companyId, name: 'Bonn' }),
   () => deleteTeam(store, actor, { id: teamId, companyId }),
-  () =>
-    createPermissionSet(store, actor, { id: newId(), companyId, name: 'Looks', permissions: ['view_pii'] }),
-  () => changePermissionSet(store, actor, { id: setId, companyId, name: 'Sees', permissions: ['view_pii'] }),
   () => deletePermissionSet(store, actor, { id: setId, companyId }),
   ...[{ team: teamId }, { permissionSet: setId }].map(
     (gives) => () =>
