@@ -14,7 +14,7 @@ const HEAD = 26;
 const ROW = 17;
 const GAP = 22;
 
-/** Short names of types that would not fit beside a column. */
+/** Short names of types that would not fit next to the name of a column. */
 const shortTypes: Record<string, string> = {
   String: 'text',
   'String @db.Uuid': 'uuid',
@@ -182,7 +182,7 @@ const MARKS = [
 
 const cell = (text: string) => text.replaceAll('|', '\\|');
 
-/** Returns what the comment of a model says about a row, with the names of the database. */
+/** Returns the definition of a row from the comment of a model, with the names of the database. */
 function rowOf({ comment }: Model, tableOf: ReadonlyMap<string, string>): string {
   return comment
     .replace(/ (?:Partitioned|Read \w+ instead|Index(?:es)? in the migrations).*$/, '')
