@@ -4,7 +4,7 @@ import { openWorkingProcess } from '../src/processes/process.ts';
 import { laneCount } from '../src/queue/lanes.ts';
 import { watchOldest } from '../src/queue/oldest.ts';
 import { forgetAttributeNames } from './batch/run-batch.ts';
-import { createFences, listenForFenceNews } from './fence/fences.ts';
+import { Fences, listenForFenceNews } from './fence/fences.ts';
 import { type Lanes, startLanes } from './lane/lanes.ts';
 import { Scheduler } from './lane/scheduler.ts';
 import { createWorkerMetrics } from './metrics.ts';
@@ -19,7 +19,6 @@ async function main(host: Host): Promise<void> {
   const opened = await openWorkingProcess(host, 'worker', {
     ...{ registry: metrics.registry, objects: metrics.objects, lanes: metrics.lanes },
     held: () => lanes?.held() ?? [],
-    onLoss: () => lanes?.leaveFences(),
   });
   const { id, config, log, directUrl, pool, connection, dependencies, installation, services } = opened;
   const { producer, producerConnection: observer } = opened;
@@ -40,7 +39,7 @@ async function main(host: Host): Promise<void> {
     onDeadLetters: (ids) => void deadLetters.show(ids),
     onTombstones: settling.wake,
   });
-  const fences = createFences({ pool, lanes: laneCount(config), metrics, log });
+  const fences = new Fences({ pool, lanes: laneCount(config), metrics, log });
   // A single lane has no other lane to wait for at a fence.
   const news = config.LANES > 1 ? [listenForFenceNews(directUrl, fences.hear, log)] : [];
   lanes = startLanes({

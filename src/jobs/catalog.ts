@@ -126,6 +126,7 @@ export const fenceSchema = {
   properties: {
     id: uuid,
     lanes: { type: 'array', minItems: 2, items: { type: 'integer', minimum: 0 } },
+    workspace_id: text,
   },
 } as const;
 

@@ -20,14 +20,20 @@ export interface Envelope {
 
 /**
  * A fence is added to several lanes at the same position of their common order. Its objects name users of all
- * these lanes. They take effect once every one of the lanes has reached the fence, and no lane continues
- * before that. The entry in the first lane carries the objects; the entries in the other lanes are empty.
+ * these lanes. They take effect once every one of the lanes has reached the fence, and later objects of the
+ * workspace wait for that in each of these lanes. The entry in the first lane carries the objects; the entries
+ * in the other lanes are empty.
  */
 export interface Fence {
   /** Id of the envelope in the first lane. The ledger row with this id records that the fence was passed. */
   id: string;
   /** Lane numbers, ascending; at least two. */
   lanes: number[];
+  /**
+   * The workspace of all its objects. Absent in fences of releases before 1.0, which hold objects of several
+   * workspaces: all workspaces wait for such a fence.
+   */
+  workspace_id?: string;
 }
 
 export interface EnvelopeRequest {

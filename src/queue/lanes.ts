@@ -144,9 +144,12 @@ export const SHARED = '0000';
 export function envelopeId(workspaceIds: Iterable<string>): string {
   const [owner, ...others] = new Set(workspaceIds);
   const tag = owner === undefined || others.length > 0 ? SHARED : tagOf(owner);
-  const id = newId();
-  return `${id.slice(0, VERSION)}8${id.slice(VERSION + 1, TAG)}${tag}`;
+  return withTag(newId(), tag);
 }
+
+/** Returns a UUID as a UUIDv8 that ends with a tag. */
+export const withTag = (id: string, tag: string): string =>
+  `${id.slice(0, VERSION)}8${id.slice(VERSION + 1, TAG)}${tag}`;
 
 /**
  * Four hexadecimal digits, never equal to `SHARED`. If two workspaces have the same tag, they wait for each other.
@@ -155,7 +158,7 @@ export function tagOf(workspaceId: string): string {
   return ((crc32(workspaceId) % 65_535) + 1).toString(16).padStart(4, '0');
 }
 
-/** The tag in an envelope's id; undefined if the id has no tag (a fence, a replay, or an earlier release). */
+/** The tag in an envelope's id; undefined if the id has no tag (a replay, or an earlier release). */
 export function tagIn(id: string): string | undefined {
   return id.length === TAG + 4 && id[VERSION] === '8' ? id.slice(TAG) : undefined;
 }

@@ -3,11 +3,11 @@ import {
   type AcceptedObject,
   type Envelope,
   type EnvelopeRequest,
+  type Fence,
   namedIdentifiers,
 } from '../jobs/envelope.ts';
-import { newId } from '../platform/ids.ts';
 import type { PackedEnvelope } from '../store/idempotency-keys.ts';
-import { envelopeId, identifierKey, type LaneEntry, laneOf } from './lanes.ts';
+import { envelopeId, identifierKey, type LaneEntry, laneOf, tagIn, withTag } from './lanes.ts';
 
 /**
  * Lists the lanes in which an object must keep its order; the object itself is stored in the first one. A delete
@@ -25,12 +25,14 @@ export function concernedLanes(object: AcceptedObject, workspaceId: string, lane
 
 /**
  * Builds the entries of a fence, an envelope that is ordered in several lanes: the envelope in the first lane, and a
- * mark without objects in each other lane.
+ * mark without objects in each other lane. Each entry names the workspace of the objects, so that other workspaces
+ * need not wait.
  * @param id of the envelope, a UUID; `markOfFence` derives the ids of the marks from it
  * @param lanes at least two, ascending
+ * @param envelope with objects of one workspace
  */
 export function fenceEntries(id: string, lanes: number[], envelope: Envelope): LaneEntry[] {
-  const fence = { id, lanes };
+  const fence: Fence = { id, lanes, workspace_id: envelope.requests[0]!.workspace_id };
   return lanes.map((lane, index) =>
     index === 0
       ? { lane, id, envelope: { ...envelope, fence } }
@@ -38,8 +40,12 @@ export function fenceEntries(id: string, lanes: number[], envelope: Envelope): L
   );
 }
 
-/** Returns the id of the mark of a fence in a lane. */
-export const markOfFence = (fenceId: string, lane: number): string => uuidv5(String(lane), fenceId);
+/** Returns the id of the mark of a fence in a lane. It has the tag of the fence, if the fence has one. */
+export function markOfFence(fenceId: string, lane: number): string {
+  const id = uuidv5(String(lane), fenceId);
+  const tag = tagIn(fenceId);
+  return tag === undefined ? id : withTag(id, tag);
+}
 
 /** The accepted objects of one request, and the approximate bytes of their JSON text. */
 export interface Packable {
@@ -63,22 +69,24 @@ interface Open {
   key: string | null | undefined;
   objects: AcceptedObject[];
   bytes: number;
+  /** Lanes of the fence; undefined if the envelope is not a fence. */
+  fence: readonly number[] | undefined;
 }
 
 /** The lane of each object of a batch, in the order of the batch. */
 interface LaneAssignment {
   lanes: Uint8Array;
   /**
-   * The lanes that objects of the batch connect by identifiers in several lanes, ascending; empty if every object has
-   * one lane.
+   * The lanes that objects of a workspace connect by identifiers in several lanes, ascending, by workspace. A workspace
+   * whose objects have one lane each is absent.
    */
-  fence: number[];
+  fences: ReadonlyMap<string, readonly number[]>;
 }
 
 /**
- * Packs requests into as few envelopes as possible and keeps their order within each lane. If some object has
- * identifiers in several lanes, all objects of these lanes share fences over all of them, so that they keep their
- * order too.
+ * Packs requests into as few envelopes as possible and keeps the order of each workspace within each lane. If some
+ * object has identifiers in several lanes, all objects of its workspace in these lanes share fences over all of them, so
+ * that they keep their order too. A fence has objects of one workspace.
  */
 export function pack(batch: readonly Packable[], lanes: number, maxObjects: number): LaneEntry[] {
   const filled: Open[] = [];
@@ -91,6 +99,7 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
     const suffix = alone ? ` ${request.request_id}` : '';
     // Later requests of the workspace must not join an envelope from before this request.
     if (alone) for (let lane = 0; lane < lanes; lane++) open.delete(own(lane));
+    const fence = assignment?.fences.get(request.workspace_id);
     const share = bytes / objects.length;
     const parts = new Map<Open, EnvelopeRequest & { count: number }>();
     let envelope: Open | undefined;
@@ -98,10 +107,14 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
     for (const object of objects) {
       const lane = assignment ? assignment.lanes[index++]! : 0;
       if (envelope?.lane !== lane || isFull(envelope, share, maxObjects)) {
-        const whose = apart ? own(lane) + suffix : lane;
+        const isFenced = fence?.[0] === lane;
+        const whose = apart || isFenced ? own(lane) + suffix : lane;
         envelope = open.get(whose);
         if (!envelope || isFull(envelope, share, maxObjects)) {
-          envelope = { lane, requests: [], key: undefined, objects: [], bytes: 0 };
+          envelope = {
+            ...{ lane, requests: [], key: undefined, objects: [], bytes: 0 },
+            fence: isFenced ? fence : undefined,
+          };
           open.set(whose, envelope);
           filled.push(envelope);
         }
@@ -122,10 +135,10 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
     // Each part contains the number of objects of the whole request.
     if (parts.size > 1) for (const one of parts.values()) one.objects = objects.length;
   }
-  return filled.flatMap(({ lane, requests, objects }) => {
+  return filled.flatMap(({ lane, requests, objects, fence }) => {
     const envelope: Envelope = { requests, objects };
-    if (assignment?.fence[0] === lane) return fenceEntries(newId(), assignment.fence, envelope);
-    return [{ lane, id: envelopeId(requests.map(ownerOf)), envelope }];
+    const id = envelopeId(requests.map(ownerOf));
+    return fence ? fenceEntries(id, [...fence], envelope) : [{ lane, id, envelope }];
   });
 }
 
@@ -178,26 +191,35 @@ export function withIdsOf(first: PackedEnvelope[], entries: LaneEntry[]): LaneEn
   });
 }
 
-/** Assigns each object its own lane. Objects in lanes that a fence connects get the first of these lanes. */
+/**
+ * Assigns each object its own lane. Objects of a workspace in lanes that its fence connects get the first of these
+ * lanes.
+ */
 function assignLanes(batch: readonly Packable[], lanes: number): LaneAssignment {
   const assignment = new Uint8Array(batch.reduce((sum, { objects }) => sum + objects.length, 0));
-  const fenced = new Set<number>();
+  const fenced = new Map<string, Set<number>>();
   let index = 0;
   for (const { request, objects } of batch) {
     for (const object of objects) {
       const concerned = concernedLanes(object, request.workspace_id, lanes);
       const own = concerned[0]!;
       assignment[index++] = own;
-      if (concerned.length > 1 && concerned.some((lane) => lane !== own))
-        for (const lane of concerned) fenced.add(lane);
+      if (concerned.length === 1 || concerned.every((lane) => lane === own)) continue;
+      const connected = fenced.get(request.workspace_id) ?? new Set();
+      fenced.set(request.workspace_id, connected);
+      for (const lane of concerned) connected.add(lane);
     }
   }
-  const fence = [...fenced].sort((one, other) => one - other);
-  if (fence.length > 0) {
-    for (let index = 0; index < assignment.length; index++)
-      if (fenced.has(assignment[index]!)) assignment[index] = fence[0]!;
+  const fences = new Map(
+    [...fenced].map(([workspaceId, its]) => [workspaceId, [...its].sort((one, other) => one - other)]),
+  );
+  index = 0;
+  for (const { request, objects } of batch) {
+    const fence = fences.get(request.workspace_id);
+    for (let count = 0; count < objects.length; count++, index++)
+      if (fence?.includes(assignment[index]!)) assignment[index] = fence[0]!;
   }
-  return { lanes: assignment, fence };
+  return { lanes: assignment, fences };
 }
 
 /** Whether the envelope has no room for another object of this size. */

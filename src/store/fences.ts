@@ -28,34 +28,62 @@ const withTimeout = (statement: pg.QueryConfig): pg.QueryConfig =>
   ({ ...statement, query_timeout: ANSWER_MS }) as pg.QueryConfig;
 
 /**
- * Inserts by primary keys; only the first call inserts a row and sends a notification. Does not wait for the
- * disk: an arrival that is lost in a crash is announced again.
+ * Inserts and reads by primary keys. Only the first announcement of an arrival inserts a row and sends a notification.
+ * Does not wait for the disk: an arrival that is lost in a crash is announced again. The order of the rows prevents
+ * deadlocks between two processes.
  */
-const announceArrivalStatement = `
-  with ledgered as materialized (
-    select exists (select 1 from ledger where ledger.envelope_id = $1::uuid) as passed
+const exchangeArrivalsStatement = `
+  with given as materialized (
+    select given.fence_id, given.lane
+    from unnest($1::uuid[], $2::integer[]) as given (fence_id, lane)
+  ), passed as materialized (
+    select ledger.envelope_id from ledger where ledger.envelope_id = any($1::uuid[])
   ), announced as (
     insert into fence_arrivals (fence_id, lane)
-    select $1::uuid, $2::integer from ledgered where not ledgered.passed
+    select given.fence_id, given.lane
+    from given
+    where given.lane is not null
+      and not exists (select from passed where passed.envelope_id = given.fence_id)
+    order by given.fence_id, given.lane
     on conflict (fence_id, lane) do nothing
     returning fence_arrivals.fence_id, fence_arrivals.lane
   )
   select
-    ledgered.passed,
+    given.fence_id::text as fence,
+    exists (select from passed where passed.envelope_id = given.fence_id) as passed,
+    array(select fence_arrivals.lane from fence_arrivals where fence_arrivals.fence_id = given.fence_id) as arrived,
     set_config('synchronous_commit', 'off', true),
-    (select pg_notify('${FENCE_CHANNEL}', announced.fence_id || ' ' || announced.lane) from announced)
-  from ledgered`;
+    (
+      select count(pg_notify('${FENCE_CHANNEL}', announced.fence_id || ' ' || announced.lane)::text)
+      from announced
+    )
+  from (select distinct given.fence_id from given) as given`;
 
-/**
- * Announces to other workers that the lane has reached the fence.
- *
- * @returns whether the fence was already passed
- */
-export async function announceArrival(pool: Pool, fence: string, lane: number): Promise<boolean> {
-  const { rows } = await pool.query<{ passed: boolean }>(
-    withTimeout({ name: 'announce-arrival', text: announceArrivalStatement, values: [fence, lane] }),
+/** A fence at which lanes of this process wait. */
+export interface FenceWait {
+  fence: string;
+  /** Lanes whose arrival is announced. Without lanes, the fence is only read. */
+  lanes: number[];
+}
+
+export interface FenceState {
+  fence: string;
+  /** Whether its objects were applied. */
+  passed: boolean;
+  /** Lanes whose arrival was announced before. */
+  arrived: number[];
+}
+
+/** Announces to other workers which lanes have reached fences, and reads the state of these fences. */
+export async function exchangeArrivals(pool: Pool, waits: readonly FenceWait[]): Promise<FenceState[]> {
+  const rows = waits.flatMap(({ fence, lanes }) =>
+    (lanes.length > 0 ? lanes : [null]).map((lane) => ({ fence, lane })),
   );
-  return rows[0]!.passed;
+  const values = [rows.map(({ fence }) => fence), rows.map(({ lane }) => lane)];
+  const answer = await pool.query<FenceState>(
+    withTimeout({ name: 'exchange-arrivals', text: exchangeArrivalsStatement, values }),
+  );
+  return answer.rows;
 }
 
 /** Scans the table, which has few rows other than fences at which a lane is waiting. */
@@ -71,40 +99,21 @@ export async function forgetArrivals(pool: Pool): Promise<void> {
 }
 
 /**
- * Deletes by primary key. Does not wait for the disk: the ledger records that the fence was passed, and a row
+ * Deletes by primary key. Does not wait for the disk: the ledger records that the fences were passed, and a row
  * that reappears after a crash is harmless.
  */
-const openFenceStatement = `
+const openFencesStatement = `
   with gone as (
-    delete from fence_arrivals where fence_arrivals.fence_id = $1::uuid
+    delete from fence_arrivals where fence_arrivals.fence_id = any($1::uuid[])
   )
   select
     set_config('synchronous_commit', 'off', true),
-    pg_notify('${FENCE_CHANNEL}', $1::uuid::text)`;
+    pg_notify('${FENCE_CHANNEL}', given.fence_id::text)
+  from unnest($1::uuid[]) as given (fence_id)`;
 
-/** Announces to other workers that the fence was passed, and deletes its arrivals. */
-export async function openFence(pool: Pool, fence: string): Promise<void> {
-  await pool.query(withTimeout({ name: 'open-fence', text: openFenceStatement, values: [fence] }));
-}
-
-/** Reads by primary keys. */
-const readFenceStatement = `
-  select
-    exists (select 1 from ledger where ledger.envelope_id = $1::uuid) as passed,
-    array(select fence_arrivals.lane from fence_arrivals where fence_arrivals.fence_id = $1::uuid) as arrived`;
-
-interface FenceState {
-  /** Whether its objects were applied. */
-  passed: boolean;
-  /** Lanes whose arrival is recorded in the store. */
-  arrived: number[];
-}
-
-export async function readFence(pool: Pool, fence: string): Promise<FenceState> {
-  const { rows } = await pool.query<FenceState>(
-    withTimeout({ name: 'read-fence', text: readFenceStatement, values: [fence] }),
-  );
-  return rows[0]!;
+/** Announces to other workers that fences were passed, and deletes the arrivals at these fences. */
+export async function openFences(pool: Pool, fences: readonly string[]): Promise<void> {
+  await pool.query(withTimeout({ name: 'open-fences', text: openFencesStatement, values: [fences] }));
 }
 
 /** Scans the table, which has few rows other than fences at which a lane is waiting. */

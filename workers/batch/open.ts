@@ -57,6 +57,19 @@ export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
 }
 
 /**
+ * Returns the workspace that waits at a fence; undefined if all workspaces wait, because the fence names none or its
+ * objects belong to others.
+ */
+export function workspaceOfFence(
+  { workspace_id: named, lanes }: Fence,
+  { lane, envelope }: Delivery,
+): string | undefined {
+  if (named === undefined || !isVersionedUuid(named)) return undefined;
+  const isNamed = (workspaceId: string) => workspaceId === named;
+  return lane !== lanes[0] || [...ownersOf(envelope)].every(isNamed) ? named : undefined;
+}
+
+/**
  * Unpacks envelopes and validates each object against its schema, in order. An invalid object, or an envelope of
  * unknown format, becomes a dead letter; the valid objects are returned as items.
  */

@@ -5,12 +5,11 @@ import { markOfFence } from '../../src/queue/pack.ts';
 import { holdSession } from '../../src/store/connections.ts';
 import type { Pool } from '../../src/store/database.ts';
 import {
-  announceArrival,
+  exchangeArrivals,
   FENCE_CHANNEL,
   type FenceNews,
-  openFence,
+  openFences,
   parseFenceNews,
-  readFence,
 } from '../../src/store/fences.ts';
 import { readApplied } from '../../src/store/ledger.ts';
 import type { WorkerMetrics } from '../metrics.ts';
@@ -18,128 +17,47 @@ import type { WorkerMetrics } from '../metrics.ts';
 /** Milliseconds for the other lanes of this process to arrive, before Postgres is queried for the remaining lanes. */
 const GRACE_MS = 2;
 
-/** Milliseconds between two queries to Postgres; a wait lasts this long only if a notification was lost. */
+/** Milliseconds between two queries about a fence; a wait lasts this long only if a notification was lost. */
 const POLL_MS = 250;
+
+/** Maximum number of fences in one query. */
+const MAX_FENCES = 1000;
 
 /** Milliseconds of waiting after which the first lane checks for fence marks that were damaged in the queue. */
 const DAMAGE_MS = 2000;
 
-/** Milliseconds of waiting between two log lines: longer than the lane of a dead worker is idle. */
+/** Milliseconds of waiting before a log line, and between two lines: longer than the lane of a dead worker is idle. */
 const WARN_MS = 30_000;
 
-/**
- * Creates the barrier of one fence: which lanes have arrived, as far as this process knows, and whether the fence has
- * been passed. Both facts are permanent: a lane arrives at a fence when all its earlier jobs have taken effect.
- */
-function createBarrier() {
-  const arrived = new Set<number>();
-  const watchers = new Set<() => void>();
-  let passed = false;
-  /** Number of lanes of this process that wait here now. */
-  let standing = 0;
-  let shared = false;
-
-  function notifyWatchers(): void {
-    for (const notify of [...watchers]) notify();
-  }
-
-  return {
-    /** Counts a lane of this process that starts to wait here. */
-    enter(): void {
-      standing++;
-    },
-
-    /** Counts a lane that stops waiting. @returns whether it was the last one of this process */
-    leave(): boolean {
-      standing--;
-      return standing === 0;
-    },
-
-    /** Marks the barrier as possibly shared with other processes, so that its state has to be written to Postgres. */
-    share(): void {
-      shared = true;
-    },
-
-    isShared: () => shared,
-    hasArrived: (lane: number) => arrived.has(lane),
-    isPassed: () => passed,
-
-    arrive(lane: number): void {
-      if (arrived.has(lane)) return;
-      arrived.add(lane);
-      notifyWatchers();
-    },
-
-    pass(): void {
-      passed = true;
-      notifyWatchers();
-    },
-
-    /** Resolves when the condition holds, the given milliseconds have passed, or `leaving` aborts. */
-    until(condition: () => boolean, milliseconds: number, leaving: AbortSignal): Promise<void> {
-      if (condition() || leaving.aborted) return Promise.resolve();
-      return new Promise((resolve) => {
-        const end = () => {
-          clearTimeout(timer);
-          watchers.delete(notify);
-          leaving.removeEventListener('abort', end);
-          resolve();
-        };
-        const notify = () => {
-          if (condition()) end();
-        };
-        const timer = setTimeout(end, milliseconds);
-        watchers.add(notify);
-        leaving.addEventListener('abort', end);
-      });
-    },
-  };
-}
-
-type Barrier = ReturnType<typeof createBarrier>;
-
-interface Wait {
-  mayGo(): boolean;
-  /** Updates the barrier from Postgres; never rejects. */
-  poll(): Promise<void>;
-  leaving: AbortSignal;
-  /** Called after each WARN_MS of waiting. */
-  slow(): void;
-}
-
-/**
- * Waits until the lane may go: first for other lanes of this process only, then also by polling Postgres.
- *
- * @returns false if the lane has to be given up
- */
-async function waitAt(barrier: Barrier, { mayGo, poll, leaving, slow }: Wait): Promise<boolean> {
-  await barrier.until(mayGo, GRACE_MS, leaving);
-  let warned = performance.now();
-  // Only one query runs at a time. It is not awaited, so that a lane can leave while Postgres does not answer.
-  let isPolling = false;
-  while (!mayGo()) {
-    if (leaving.aborted) return false;
-    if (!isPolling) {
-      isPolling = true;
-      void poll().finally(() => {
-        isPolling = false;
-      });
-    }
-    await barrier.until(mayGo, POLL_MS, leaving);
-    if (performance.now() - warned < WARN_MS) continue;
-    warned = performance.now();
-    slow();
-  }
-  return true;
-}
-
-interface Crossing {
-  lane: number;
+/** A fence at which a lane waits. */
+export interface LaneWait {
   fence: Fence;
-  /** Applies the fence's objects together with its ledger row; called on the first lane only. */
-  apply(): Promise<void>;
-  /** Aborted when the lane has to be given up. */
-  leaving: AbortSignal;
+  /**
+   * Whether the lane has arrived: all earlier objects of the fence's workspace in the lane have taken effect, or will do
+   * so before the fence (fence-order.ts). The first lane of a fence only waits for the others, and has no arrival.
+   */
+  hasArrived: boolean;
+}
+
+/** A lane that a worker of this process holds. */
+export interface OpenLane {
+  lane: number;
+  /** Called when a fence at which the lane waits is passed, or may be applied. */
+  onChange(): void;
+}
+
+/** A fence at which lanes of this process wait. */
+interface Barrier {
+  fence: Fence;
+  /** Lanes that have arrived, as far as this process knows. */
+  arrived: Set<number>;
+  isPassed: boolean;
+  /** Whether its state was written to Postgres, so that other processes have to be told when it is passed. */
+  isShared: boolean;
+  /** Lanes of this process that wait, with the time since when, in milliseconds of `performance.now()`. */
+  waiting: Map<OpenLane, number>;
+  /** Time of the next query about it. */
+  pollAt: number;
 }
 
 interface FencesOptions {
@@ -151,122 +69,255 @@ interface FencesOptions {
 }
 
 /**
- * Synchronizes lanes at fences. The first lane of a fence waits until all other lanes have arrived and then applies the
- * fence; the others wait until it has been applied. Lanes of one process meet at a barrier in its memory. Lanes of
- * several processes meet through rows in Postgres; notifications make this fast.
+ * Synchronizes lanes at fences. The first lane of a fence applies it when all other lanes have arrived; in the others,
+ * the workspace of the fence waits until it has been applied. Lanes of one process meet in its memory. Lanes of several
+ * processes meet through rows in Postgres; notifications make this fast. One statement announces the arrivals at many
+ * fences.
  *
- * Correctness rests on two permanent facts. First, when a lane has arrived at a fence, all earlier jobs of the lane
- * have taken effect: the lane has one active job at a time and reaches the fence last. A later worker of the lane finds
- * the fence again, not the jobs before it. Second, a fence with a ledger row has been passed. Therefore:
- * - If a worker dies at a fence, another worker gets its job and arrives at the fence again. The arrival that the dead
+ * Correctness rests on two permanent facts. First, a lane has arrived at a fence: the earlier objects of the workspace in
+ * this lane have taken effect, because a worker chooses them in the order of the lane. A later worker of the lane finds
+ * the fence again, not the objects before it. Second, a fence with a ledger row has been passed. Therefore:
+ * - If a worker dies at a fence, another worker gets its lane and arrives at the fence again. The arrival that the dead
  *   worker announced was true and stays true.
  * - If a worker dies after it has applied a fence but before it has announced that, waiting lanes find the ledger row.
  * - A frozen worker that resumes after its lanes have moved to other workers knows arrivals that are still true. If the
- *   fence has not been applied, all its lanes still wait there, and applying it is correct; otherwise, the ledger
- *   rejects the second application. If the worker only waits, it sees that the fence has been passed and completes a
- *   job that it no longer holds, which the queue refuses.
+ *   fence has not been applied, applying it is correct; otherwise, the ledger rejects the second application.
  * - A fence that is delivered again after it was passed is skipped because of its ledger row, whether or not other
  *   lanes arrive.
- * A cyclic wait is impossible, since all lanes contain the fences in the same order.
+ * A cyclic wait is impossible, since all lanes contain the fences in the same order: a lane waits at a fence only for
+ * earlier objects.
  */
-export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
-  const barriers = new Map<string, Barrier>();
+export class Fences {
+  readonly #options: FencesOptions;
+  /** Fences at which a lane of this process waits, by id. */
+  readonly #barriers = new Map<string, Barrier>();
+  /** Open lanes of this process, with the ids of the fences at which they wait. */
+  readonly #lanes = new Map<OpenLane, ReadonlySet<string>>();
+  /** Passed fences that have to be announced. */
+  #passed: string[] = [];
+  #isAnnouncing = false;
+  #isExchanging = false;
+  #timer: { at: number; handle: NodeJS.Timeout } | undefined;
+  #warnedAt = Number.NEGATIVE_INFINITY;
 
-  /** Resolves to false if the lane left before the fence was passed; rejects only if `apply` rejects. */
-  async function cross({ lane, fence, apply, leaving }: Crossing): Promise<boolean> {
-    const started = performance.now();
-    const barrier = barriers.get(fence.id) ?? createBarrier();
-    barriers.set(fence.id, barrier);
-    barrier.enter();
-    try {
-      barrier.arrive(lane);
-      const first = fence.lanes[0] === lane;
-      const others = fence.lanes.filter((other) => other < lanes);
-      const mayGo = first
-        ? () => barrier.isPassed() || others.every(barrier.hasArrived)
-        : () => barrier.isPassed();
-      const missing = () => others.filter((other) => !barrier.hasArrived(other));
-      const poll = async () => {
-        if (!first) return announce(barrier, fence, lane);
-        await refresh(barrier, fence);
-        if (performance.now() - started > DAMAGE_MS) await passDamaged(barrier, fence, missing());
-      };
-      if (!(await waitAt(barrier, { mayGo, poll: poll, leaving, slow: () => warn(fence, lane, missing()) })))
-        return false;
-      metrics.fenceWaitSeconds.observe((performance.now() - started) / 1000);
-      if (first) await pass(barrier, fence, apply);
-      return true;
-    } finally {
-      if (barrier.leave()) barriers.delete(fence.id);
+  constructor(options: FencesOptions) {
+    this.#options = options;
+  }
+
+  open(lane: OpenLane): void {
+    this.#lanes.set(lane, new Set());
+  }
+
+  /** Ends all waits of a lane. */
+  close(lane: OpenLane): void {
+    this.wait(lane, []);
+    this.#lanes.delete(lane);
+  }
+
+  /** Handles a notification of another process; has no effect unless a lane of this process waits at that fence. */
+  readonly hear = ({ fence, lane }: FenceNews): void => {
+    const barrier = this.#barriers.get(fence);
+    if (!barrier) return;
+    barrier.isShared = true;
+    this.#update(barrier, { passed: lane === undefined, arrived: lane === undefined ? [] : [lane] });
+  };
+
+  /** Replaces the fences at which a lane waits. */
+  wait(lane: OpenLane, waits: readonly LaneWait[]): void {
+    const before = this.#lanes.get(lane);
+    if (!before || (waits.length === 0 && before.size === 0)) return;
+    const now = performance.now();
+    const ids = new Set(waits.map(({ fence }) => fence.id));
+    for (const id of before) if (!ids.has(id)) this.#leave(lane, id);
+    for (const { fence, hasArrived } of waits) {
+      const barrier = this.#barriers.get(fence.id) ?? this.#create(fence);
+      if (!barrier.waiting.has(lane)) {
+        barrier.waiting.set(lane, now);
+        this.#pollSoon(barrier, now);
+      }
+      if (hasArrived && !barrier.arrived.has(lane.lane)) {
+        this.#update(barrier, { passed: false, arrived: [lane.lane] });
+        this.#pollSoon(barrier, now);
+      }
+    }
+    this.#lanes.set(lane, ids);
+  }
+
+  #create(fence: Fence): Barrier {
+    const barrier: Barrier = {
+      ...{ fence, isPassed: false, isShared: false, pollAt: Number.POSITIVE_INFINITY },
+      ...{ arrived: new Set(), waiting: new Map() },
+    };
+    this.#barriers.set(fence.id, barrier);
+    return barrier;
+  }
+
+  #leave(lane: OpenLane, id: string): void {
+    const barrier = this.#barriers.get(id);
+    barrier?.waiting.delete(lane);
+    if (barrier?.waiting.size === 0) this.#barriers.delete(id);
+  }
+
+  /** Returns whether the entry of a fence in a lane may be applied, or, in the other lanes, removed. */
+  isOpen({ id, lanes }: Fence, lane: number): boolean {
+    const barrier = this.#barriers.get(id);
+    if (barrier?.isPassed) return true;
+    return lane === lanes[0] && this.#missing(lanes, barrier).length === 0;
+  }
+
+  /** Returns whether the objects of a fence have taken effect, as far as this process knows. */
+  isPassed({ id }: Fence): boolean {
+    return this.#barriers.get(id)?.isPassed ?? false;
+  }
+
+  /** Returns the lanes that have not arrived at a fence, as far as this process knows. */
+  #missing([, ...others]: readonly number[], barrier: Barrier | undefined): number[] {
+    return others.filter((lane) => lane < this.#options.lanes && !barrier?.arrived.has(lane));
+  }
+
+  /** Returns whether all lanes of a fence are worked by this process, so that other processes need no news of it. */
+  #isLocal({ lanes }: Fence): boolean {
+    const open = new Set([...this.#lanes.keys()].map(({ lane }) => lane));
+    return lanes.every((lane) => lane >= this.#options.lanes || open.has(lane));
+  }
+
+  #update(barrier: Barrier, { passed, arrived }: { passed: boolean; arrived: readonly number[] }): void {
+    const { fence, waiting } = barrier;
+    const wasOpen = new Map([...waiting.keys()].map((lane) => [lane, this.isOpen(fence, lane.lane)]));
+    for (const lane of arrived) barrier.arrived.add(lane);
+    barrier.isPassed ||= passed;
+    const now = performance.now();
+    for (const [lane, since] of waiting) {
+      if (wasOpen.get(lane) || !this.isOpen(fence, lane.lane)) continue;
+      this.#options.metrics.fenceWaitSeconds.observe((now - since) / 1000);
+      lane.onChange();
     }
   }
 
-  function warn(fence: Fence, lane: number, missing: number[]): void {
-    log.warn({ fence: fence.id, lane, missing }, 'lane has waited long at a fence');
-  }
-
-  async function pass(barrier: Barrier, fence: Fence, apply: () => Promise<void>): Promise<void> {
-    if (!barrier.isPassed()) {
-      await apply();
-      metrics.fences.inc();
-      barrier.pass();
+  /** Records fences whose objects have taken effect. */
+  pass(fences: readonly Fence[]): void {
+    for (const fence of fences) {
+      const barrier = this.#barriers.get(fence.id);
+      this.#options.metrics.fences.inc();
+      if (barrier?.isShared || !this.#isLocal(fence)) this.#passed.push(fence.id);
+      if (barrier) this.#update(barrier, { passed: true, arrived: [] });
     }
-    if (barrier.isShared()) await trying(fence, () => openFence(pool, fence.id));
+    void this.#announcePassed();
   }
 
-  async function refresh(barrier: Barrier, fence: Fence): Promise<void> {
-    barrier.share();
-    await trying(fence, async () => {
-      const { passed, arrived } = await readFence(pool, fence.id);
-      for (const lane of arrived) barrier.arrive(lane);
-      if (passed) barrier.pass();
+  async #announcePassed(): Promise<void> {
+    if (this.#isAnnouncing) return;
+    this.#isAnnouncing = true;
+    while (this.#passed.length > 0) {
+      const fences = this.#passed.splice(0, MAX_FENCES);
+      await this.#trying(fences[0]!, () => openFences(this.#options.pool, fences));
+    }
+    this.#isAnnouncing = false;
+  }
+
+  #pollSoon(barrier: Barrier, now: number): void {
+    const pollAt = now + (this.#isLocal(barrier.fence) ? POLL_MS : GRACE_MS);
+    barrier.pollAt = Math.min(barrier.pollAt, pollAt);
+    this.#wake(barrier.pollAt);
+  }
+
+  #wake(at: number): void {
+    if (this.#isExchanging || (this.#timer && this.#timer.at <= at)) return;
+    clearTimeout(this.#timer?.handle);
+    const handle = setTimeout(() => {
+      this.#timer = undefined;
+      void this.#exchange();
+    }, Math.max(0, at - performance.now()));
+    this.#timer = { at, handle };
+  }
+
+  /** Announces arrivals and reads the state of the fences whose time has come. One exchange runs at a time. */
+  async #exchange(): Promise<void> {
+    this.#isExchanging = true;
+    const now = performance.now();
+    const due: Barrier[] = [];
+    for (const barrier of this.#barriers.values()) {
+      if (barrier.isPassed || barrier.pollAt > now) continue;
+      due.push(barrier);
+      if (due.length === MAX_FENCES) break;
+    }
+    for (const barrier of due) {
+      barrier.pollAt = now + POLL_MS;
+      barrier.isShared = true;
+    }
+    if (due.length > 0) await this.#trying(due[0]!.fence.id, () => this.#exchangeSome(due));
+    this.#isExchanging = false;
+    const next = [...this.#barriers.values()].filter(({ isPassed }) => !isPassed).map(({ pollAt }) => pollAt);
+    if (next.length > 0) this.#wake(next.reduce((one, other) => Math.min(one, other)));
+  }
+
+  async #exchangeSome(due: readonly Barrier[]): Promise<void> {
+    const { pool } = this.#options;
+    const states = await exchangeArrivals(
+      pool,
+      due.map(({ fence, arrived, waiting }) => ({
+        fence: fence.id,
+        lanes: [...new Set([...waiting.keys()].map(({ lane }) => lane))].filter((lane) => arrived.has(lane)),
+      })),
+    );
+    const barriers = new Map(due.map((barrier) => [barrier.fence.id, barrier]));
+    for (const { fence, passed, arrived } of states) this.#update(barriers.get(fence)!, { passed, arrived });
+    await this.#checkLongWaits(due.filter(({ isPassed }) => !isPassed));
+  }
+
+  async #checkLongWaits(barriers: readonly Barrier[]): Promise<void> {
+    const now = performance.now();
+    const waits = barriers.map((barrier) => {
+      const [lane, since] = [...barrier.waiting].find(([{ lane }]) => lane === barrier.fence.lanes[0]) ??
+        [...barrier.waiting][0] ?? [undefined, now];
+      return { barrier, lane: lane?.lane, milliseconds: now - since };
     });
+    const suspects = waits.filter(
+      ({ barrier, lane, milliseconds }) => lane === barrier.fence.lanes[0] && milliseconds > DAMAGE_MS,
+    );
+    if (suspects.length > 0) await this.#countDamaged(suspects.map(({ barrier }) => barrier));
+    const long = waits.filter(({ milliseconds }) => milliseconds > WARN_MS);
+    if (long.length === 0 || now - this.#warnedAt < WARN_MS) return;
+    this.#warnedAt = now;
+    const [{ barrier, lane }] = long as [(typeof long)[number]];
+    const { fence } = barrier;
+    this.#options.log.warn(
+      {
+        ...{ fence: fence.id, lane, workspace_id: fence.workspace_id },
+        ...{ missing: this.#missing(fence.lanes, barrier), fences: long.length },
+      },
+      'lane has waited long at a fence',
+    );
   }
 
   /**
    * Counts lanes whose fence mark was damaged in the queue as arrived. Their worker could not recognize the mark and
    * turned it into a dead letter, so the ledger has its id.
    */
-  async function passDamaged(barrier: Barrier, fence: Fence, missing: number[]): Promise<void> {
-    await trying(fence, async () => {
-      const damaged = await readApplied(
-        pool,
-        missing.map((lane) => markOfFence(fence.id, lane)),
-      );
-      for (const lane of missing) if (damaged.has(markOfFence(fence.id, lane))) barrier.arrive(lane);
-    });
+  async #countDamaged(barriers: readonly Barrier[]): Promise<void> {
+    const marks = barriers.flatMap((barrier) =>
+      this.#missing(barrier.fence.lanes, barrier).map((lane) => ({
+        ...{ barrier, lane },
+        id: markOfFence(barrier.fence.id, lane),
+      })),
+    );
+    const damaged = await readApplied(
+      this.#options.pool,
+      marks.map(({ id }) => id),
+    );
+    for (const { barrier, lane, id } of marks)
+      if (damaged.has(id)) this.#update(barrier, { passed: false, arrived: [lane] });
   }
 
-  async function announce(barrier: Barrier, fence: Fence, lane: number): Promise<void> {
-    barrier.share();
-    await trying(fence, async () => {
-      if (await announceArrival(pool, fence.id, lane)) barrier.pass();
-    });
-  }
-
-  /** Runs a query and logs its failure; the waiting lane repeats it. */
-  async function trying(fence: Fence, work: () => Promise<void>): Promise<void> {
+  /** Runs a query and logs its failure; waiting lanes repeat it. */
+  async #trying(fence: string, work: () => Promise<void>): Promise<void> {
     try {
       await work();
     } catch (error) {
-      log.warn({ err: error, fence: fence.id }, 'state of a fence could not be read');
+      this.#options.log.warn({ err: error, fence }, 'state of a fence could not be read');
     }
   }
-
-  return {
-    cross,
-    /** Handles a notification of another process; has no effect unless a lane of this process waits at that fence. */
-    hear({ fence, lane }: FenceNews): void {
-      const barrier = barriers.get(fence);
-      if (!barrier) return;
-      barrier.share();
-      if (lane === undefined) barrier.pass();
-      else barrier.arrive(lane);
-    },
-  };
 }
-
-export type Fences = ReturnType<typeof createFences>;
 
 /** Milliseconds between two attempts to reconnect. */
 const RETRY_MS = 1000;

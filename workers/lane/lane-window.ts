@@ -4,7 +4,9 @@ import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { LaneStore, Lease, StoredEnvelope } from '../../src/queue/lane-store.ts';
 import { SHARED, tagIn, tagOf } from '../../src/queue/lanes.ts';
 import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
-import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
+import { type Delivery, fenceOf, ledgerKey, workspaceOfFence } from '../batch/open.ts';
+import { type FenceEntry, fencesIn } from '../fence/fence-order.ts';
+import type { Fences, OpenLane } from '../fence/fences.ts';
 import type { Accounts } from './accounts.ts';
 import {
   ENOUGH_BYTES,
@@ -17,10 +19,19 @@ import {
 
 /**
  * Number of waiting jobs whose ids a snapshot reads: `MIN_JOBS` at first, and `MAX_JOBS` if the previous snapshot
- * was full. Jobs after these are not considered yet.
+ * was full. While a lane is deeper, every `DEEP_MS` milliseconds a deep snapshot reads `MAX_DEEP_JOBS`. Jobs after these
+ * are not considered yet.
  */
 const MIN_JOBS = 256;
 const MAX_JOBS = 4096;
+const MAX_DEEP_JOBS = 32_768;
+const DEEP_MS = 250;
+
+/**
+ * Minimum number of envelopes with which a deep snapshot stays in use until the next one. With fewer, the lane could run
+ * out of envelopes to apply.
+ */
+const MIN_KEPT = MAX_JOBS / 2;
 
 /**
  * Maximum number of envelopes whose data one command reads: `AT_ONCE`, or `SMALL_AT_ONCE` if an average envelope fills
@@ -29,6 +40,9 @@ const MAX_JOBS = 4096;
 const AT_ONCE = 8;
 const SMALL = 1 / 256;
 const SMALL_AT_ONCE = 512;
+
+/** Size of the smallest envelope, as a fraction of a full transaction. */
+const MIN_SIZE = 1 / ENOUGH_OBJECTS;
 
 /**
  * Limit on the envelope data in the window while several workspaces send, in full transactions. The workspaces divide
@@ -56,13 +70,27 @@ interface Held {
   size: number;
 }
 
-interface LaneWindowOptions {
+/** The ids of a lane's waiting jobs in one snapshot, in lane order. */
+interface Snapshot {
+  ids: readonly string[];
+  tags: readonly (string | undefined)[];
+  /**
+   * Jobs whose data must not be used, because later jobs with the same tag are missing from the snapshot: see
+   * `limitTags`.
+   */
+  ends: ReadonlySet<string>;
+}
+
+export interface LaneWindowOptions {
   laneStore: Pick<LaneStore, 'window' | 'read'>;
   accounts: Accounts;
+  fences: Pick<Fences, 'open' | 'close' | 'wait' | 'isOpen' | 'isPassed' | 'pass'>;
   lane: number;
   /** Latest envelope version that this worker can apply. */
   reads: number;
   deliver(jobId: string, wire: WireEnvelope): Delivery;
+  /** Called when envelopes that waited at a fence may have become applicable. */
+  onFence(): void;
 }
 
 /**
@@ -82,6 +110,16 @@ export class LaneWindow {
   #envelopes: readonly Known[] = [];
   /** Number of job ids that the next snapshot reads. */
   #maxJobs = MIN_JOBS;
+  /** Whether the lane had more waiting jobs than `MAX_JOBS` in the last snapshot. */
+  #isDeep = false;
+  /** The last deep snapshot, while it is in use. */
+  #deep: Snapshot | undefined;
+  /** When the last deep snapshot was requested, in milliseconds of `performance.now()`. */
+  #lastDeepAt = Number.NEGATIVE_INFINITY;
+  /** The lane at its fences. */
+  readonly #openLane: OpenLane;
+  /** Whether a fence has changed since the envelopes were last arranged. */
+  #hasFenceNews = false;
   /** Moving average of the envelope size, as a fraction of a full transaction. */
   #typical = 1;
   /** The latest snapshot request. Snapshots are taken one after the other. */
@@ -89,6 +127,18 @@ export class LaneWindow {
 
   constructor(options: LaneWindowOptions) {
     this.#options = options;
+    const onChange = () => {
+      this.#hasFenceNews = true;
+      options.onFence();
+    };
+    this.#openLane = { lane: options.lane, onChange };
+    options.fences.open(this.#openLane);
+  }
+
+  /** Ends the use of the window. */
+  close(): void {
+    this.forget();
+    this.#options.fences.close(this.#openLane);
   }
 
   /** Starts the window with the envelope that the lane store leased to this worker. */
@@ -97,10 +147,12 @@ export class LaneWindow {
     this.#lease = lease;
     this.#leased = known ?? this.#open({ id: lease.id, data });
     this.#envelopes = [this.#leased];
+    this.#arrangeFences();
   }
 
   /** Returns the envelopes from the head of the lane, without a gap. */
   envelopes(): readonly Known[] {
+    if (this.#hasFenceNews) this.#arrangeFences();
     return this.#envelopes;
   }
 
@@ -110,9 +162,32 @@ export class LaneWindow {
 
   /** Removes envelopes that a step has applied. @returns ids of the jobs that took effect */
   note(step: Step & { kind: 'applied' }): string[] {
-    const gone = new Set(step.done);
-    const jobs = this.#envelopes.flatMap(({ id, job }) => (gone.has(id) ? [job] : []));
-    for (const job of jobs) {
+    const ids = new Set(step.done);
+    const gone = this.#envelopes.filter(({ id }) => ids.has(id));
+    this.#noteDone(gone);
+    const passed = gone.flatMap(({ fence }) => (fence?.isCarrier ? [fence.fence] : []));
+    if (passed.length > 0) this.#options.fences.pass(passed);
+    this.#envelopes = remaining(this.#envelopes, step) as Known[];
+    for (const one of this.#envelopes) if (step.left.has(one.id)) this.#read.set(one.job, one);
+    if (this.#leased && step.left.has(this.#leased.id)) this.#leased = this.#read.get(this.#leased.job);
+    this.#arrangeFences();
+    return gone.map(({ job }) => job);
+  }
+
+  /** Removes the entries of fences whose objects have taken effect. @returns ids of their jobs */
+  removePassed(): string[] {
+    const { fences } = this.#options;
+    const isPassed = ({ fence }: Known) => fence !== undefined && fences.isPassed(fence.fence);
+    const gone = this.#envelopes.filter(isPassed);
+    if (gone.length === 0) return [];
+    this.#noteDone(gone);
+    this.#envelopes = this.#envelopes.filter((one) => !isPassed(one));
+    this.#arrangeFences();
+    return gone.map(({ job }) => job);
+  }
+
+  #noteDone(gone: readonly Known[]): void {
+    for (const { job } of gone) {
       this.#done.add(job);
       this.#read.delete(job);
     }
@@ -120,10 +195,15 @@ export class LaneWindow {
       if (this.#done.size <= MAX_DONE) break;
       this.#done.delete(job);
     }
-    this.#envelopes = remaining(this.#envelopes, step) as Known[];
-    for (const one of this.#envelopes) if (step.left.has(one.id)) this.#read.set(one.job, one);
-    if (this.#leased && step.left.has(this.#leased.id)) this.#leased = this.#read.get(this.#leased.job);
-    return jobs;
+  }
+
+  /** Reports at which fences the lane waits, and finds out which fences in the window are open. */
+  #arrangeFences(): void {
+    const { fences, lane } = this.#options;
+    this.#hasFenceNews = false;
+    fences.wait(this.#openLane, fencesIn(this.#envelopes));
+    // Arrivals of this lane can open a fence of another lane, but not one of this lane.
+    for (const { fence } of this.#envelopes) if (fence) fence.isOpen = fences.isOpen(fence.fence, lane);
   }
 
   /**
@@ -146,41 +226,63 @@ export class LaneWindow {
     this.#read.clear();
     this.#done.clear();
     this.#envelopes = [];
+    this.#deep = undefined;
     this.#lease = undefined;
     this.#leased = undefined;
+    this.#options.fences.wait(this.#openLane, []);
   }
 
   async #refresh(lease: Lease): Promise<boolean> {
-    const { laneStore } = this.#options;
-    const maxJobs = this.#maxJobs;
-    const ids = await laneStore.window(lease, maxJobs);
-    if (!ids) {
+    const snapshot = await this.#look(lease);
+    if (!snapshot) {
       if (this.#lease === lease) this.forget();
       return false;
     }
-    this.#maxJobs = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
     if (this.#lease !== lease) return false;
-    const tags = ids.map(tagIn);
-    this.#seeTags(tags);
-    await this.#readData(lease, ids, tags);
+    this.#seeTags(snapshot.tags);
+    await this.#readData(lease, snapshot);
     if (this.#lease !== lease) return false;
-    this.#show(ids, tags);
+    this.#show(snapshot);
     return true;
   }
 
-  /** Replaces the window by a new snapshot: the leased envelope, then the waiting ones. */
-  #show(ids: readonly string[], tags: readonly (string | undefined)[]): void {
+  /** Takes a snapshot, or checks that a deep one can still be used. @returns undefined if the lease is lost */
+  async #look(lease: Lease): Promise<Snapshot | undefined> {
+    const { laneStore } = this.#options;
+    const now = performance.now();
+    const isDeepDue = this.#isDeep && now - this.#lastDeepAt >= DEEP_MS;
+    if (this.#deep && !isDeepDue && this.#envelopes.length >= MIN_KEPT)
+      return (await laneStore.window(lease, 1)) && this.#deep;
+    this.#deep = undefined;
+    if (isDeepDue) this.#lastDeepAt = now;
+    const ids = await laneStore.window(lease, isDeepDue ? MAX_DEEP_JOBS : this.#maxJobs);
+    if (!ids) return undefined;
+    this.#maxJobs = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
+    this.#isDeep = ids.length >= MAX_JOBS;
+    const tags = ids.map(tagIn);
+    if (ids.length <= MAX_JOBS) return { ids, tags, ends: NO_ENDS };
+    this.#deep = limitTags(ids, tags);
+    return this.#deep;
+  }
+
+  /** Replaces the window by a snapshot: the leased envelope, then the waiting ones. */
+  #show({ ids, tags, ends }: Snapshot): void {
     const envelopes: Known[] = [];
     const read = new Map<string, Known>();
+    const left: number[] = [];
     if (this.#leased && !this.#done.has(this.#leased.job)) envelopes.push(this.#leased);
     for (const [index, job] of ids.entries()) {
       if (this.#done.has(job)) continue;
-      const known = this.#read.get(job);
+      left.push(index);
+      const known = ends.has(job) ? undefined : this.#read.get(job);
       if (known) read.set(job, known);
       envelopes.push(known ?? { id: ledgerKey(job), job, tag: tags[index] });
     }
     this.#read = read;
     this.#envelopes = envelopes;
+    if (this.#deep && left.length < ids.length)
+      this.#deep = { ids: left.map((index) => ids[index]!), tags: left.map((index) => tags[index]), ends };
+    this.#arrangeFences();
   }
 
   #seeTags(tags: readonly (string | undefined)[]): void {
@@ -193,13 +295,9 @@ export class LaneWindow {
   }
 
   /** Reads the envelope data that the next batch may need. */
-  async #readData(
-    lease: Lease,
-    ids: readonly string[],
-    tags: readonly (string | undefined)[],
-  ): Promise<void> {
+  async #readData(lease: Lease, snapshot: Snapshot): Promise<void> {
     for (let reads = 0; reads < MAX_READS; reads++) {
-      const wanted = this.#wanted(ids, tags);
+      const wanted = this.#wanted(snapshot);
       if (wanted.length === 0) return;
       const jobs = await this.#options.laneStore.read(lease.lane, wanted, ENOUGH_BYTES);
       if (jobs.length === 0) return;
@@ -213,20 +311,20 @@ export class LaneWindow {
   }
 
   /** Returns ids of envelopes to read now. */
-  #wanted(ids: readonly string[], tags: readonly (string | undefined)[]): string[] {
+  #wanted(snapshot: Snapshot): string[] {
     const atOnce = this.#typical < SMALL ? SMALL_AT_ONCE : AT_ONCE;
     const slice = this.#options.accounts.slice();
     return slice === undefined
-      ? this.#wantedAlone(ids, atOnce)
-      : this.#wantedShared(ids, tags, { slice, atOnce });
+      ? this.#wantedAlone(snapshot, atOnce)
+      : this.#wantedShared(snapshot, { slice, atOnce });
   }
 
   /** Chooses envelopes up to the size of a full transaction, while one workspace sends alone. */
-  #wantedAlone(ids: readonly string[], atOnce: number): string[] {
+  #wantedAlone({ ids, ends }: Snapshot, atOnce: number): string[] {
     let found = this.#leased && !this.#done.has(this.#leased.job) ? this.#sizeOf(this.#leased) : 0;
     const wanted: string[] = [];
     for (const job of ids) {
-      if (found >= 1 || wanted.length >= atOnce) break;
+      if (found >= 1 || wanted.length >= atOnce || ends.has(job)) break;
       if (this.#done.has(job)) continue;
       const known = this.#read.get(job);
       if (known?.isBarrier) break;
@@ -242,8 +340,7 @@ export class LaneWindow {
    * one.
    */
   #wantedShared(
-    ids: readonly string[],
-    tags: readonly (string | undefined)[],
+    { ids, tags, ends }: Snapshot,
     { slice, atOnce }: { slice: number; atOnce: number },
   ): string[] {
     const maxJobs = Math.min(1, MAX_HELD / new Set(tags).size);
@@ -253,7 +350,7 @@ export class LaneWindow {
     const first: string[] = [];
     const more: string[] = [];
     for (const [index, job] of ids.entries()) {
-      if (this.#done.has(job)) continue;
+      if (this.#done.has(job) || ends.has(job)) continue;
       const known = this.#read.get(job);
       if (known?.isBarrier) break;
       if (known) {
@@ -303,22 +400,60 @@ export class LaneWindow {
       objects += part.objects;
       bytes += part.bytes;
     }
-    return Math.max(objects / ENOUGH_OBJECTS, bytes / ENOUGH_BYTES, 1 / ENOUGH_OBJECTS);
+    return Math.max(objects / ENOUGH_OBJECTS, bytes / ENOUGH_BYTES, MIN_SIZE);
   }
 
   #open({ id: job, data, characters }: Pick<StoredEnvelope, 'id' | 'data' | 'characters'>): Known {
     const { accounts, reads, deliver } = this.#options;
     const id = ledgerKey(job);
     const tag = tagIn(job);
-    // A fence is applied when it is leased, and an envelope of a later release by another worker. Both block all later
-    // envelopes.
+    // A worker of the later release can apply it. It blocks all later envelopes.
     if (versionOf(data) > reads) return { id, job, tag, isBarrier: true };
     const delivery = deliver(job, data);
-    if (fenceOf(delivery)) return { id, job, tag, isBarrier: true };
+    const fence = this.#fenceIn(delivery);
+    if (fence && !fence.isCarrier) {
+      this.#typical += (MIN_SIZE - this.#typical) / 8;
+      return { id, job, tag, fence };
+    }
     const bytes = characters ?? jsonBytesAtLeast((data?.objects ?? null) as Json);
-    const known = { ...waiting(delivery, bytes), job, tag };
+    const known = {
+      ...waiting(fence ? { ...delivery, id: fence.fence.id } : delivery, bytes),
+      ...{ job, tag, ...(fence && { fence }) },
+    };
     for (const workspaceId of known.parts!.keys()) accounts.see(tagOf(workspaceId));
     this.#typical += (this.#sizeOf(known) - this.#typical) / 8;
     return known;
   }
+
+  #fenceIn(delivery: Delivery): FenceEntry | undefined {
+    const fence = fenceOf(delivery);
+    if (!fence) return undefined;
+    const isCarrier = fence.lanes[0] === delivery.lane;
+    return { fence, isCarrier, workspaceId: workspaceOfFence(fence, delivery), isOpen: false };
+  }
 }
+
+const NO_ENDS: ReadonlySet<string> = new Set();
+
+/**
+ * Keeps at most `MAX_JOBS` jobs of one tag, so that a workspace with a long backlog does not fill the window. The next
+ * job of such a tag is kept as an end: it stays unread, so that no later job of its workspace can take effect before the
+ * missing ones.
+ */
+function limitTags(ids: readonly string[], tags: readonly (string | undefined)[]): Snapshot {
+  const counts = new Map<string | undefined, number>();
+  const kept: { ids: string[]; tags: (string | undefined)[]; ends: Set<string> } = {
+    ...{ ids: [], tags: [], ends: new Set() },
+  };
+  for (const [index, id] of ids.entries()) {
+    const tag = tags[index];
+    const count = (counts.get(tag) ?? 0) + 1;
+    counts.set(tag, count);
+    if (count > MAX_JOBS + 1) continue;
+    if (count === MAX_JOBS + 1) kept.ends.add(id);
+    kept.ids.push(id);
+    kept.tags.push(tag);
+  }
+  return kept;
+}
+

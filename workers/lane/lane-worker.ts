@@ -11,9 +11,8 @@ import type {
 } from '../../src/queue/lane-store.ts';
 import type { LayoutSettings } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
-import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
-import type { Fences } from '../fence/fences.ts';
-import { LaneWindow } from './lane-window.ts';
+import { type Delivery, ledgerKey } from '../batch/open.ts';
+import { LaneWindow, type LaneWindowOptions } from './lane-window.ts';
 import type { Scheduler } from './scheduler.ts';
 
 /** Number of objects that a lane watches after a process died in it: at least as many as that process can have held. */
@@ -32,8 +31,8 @@ const MAX_PAUSE_MS = 250;
 
 export interface LaneContext {
   laneStore: LaneStore;
-  scheduler: Pick<Scheduler, 'accounts' | 'step' | 'apply' | 'forget'>;
-  fences: Fences;
+  scheduler: Pick<Scheduler, 'accounts' | 'step' | 'forget'>;
+  fences: LaneWindowOptions['fences'];
   config: LayoutSettings & Pick<Config, 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
   log: Log;
   /** Latest envelope version that this worker can apply; defaults to the version of this release. */
@@ -44,8 +43,9 @@ export interface LaneContext {
 
 /**
  * Works one lane. The active job is the lease of the lane: while this worker holds it, the worker chooses any number of
- * batches from the lane, applies them and removes them from the lane, and finishes the leased envelope last. At a fence
- * the lane waits for the other lanes. An envelope that is given back on stop returns to the head of the lane.
+ * batches from the lane, applies them and removes them from the lane, and finishes the leased envelope last. At a fence,
+ * the workspace of the fence waits for the other lanes, and other workspaces go on. An envelope that is given back on
+ * stop returns to the head of the lane.
  */
 export class LaneWorker implements Service {
   readonly name: string;
@@ -54,48 +54,40 @@ export class LaneWorker implements Service {
   readonly #reads: number;
   readonly #window: LaneWindow;
   readonly #worker: LeasingWorker;
-  #leaving = new AbortController();
   /** Aborted when the lane stops taking jobs. */
   readonly #closing = new AbortController();
-  /** Whether `stop` was called: the lane no longer waits at any fence. */
-  #isStopped = false;
+  /** Ends the pause of a lane without an applicable envelope. */
+  #pause = new AbortController();
   /** Number of objects that still have to be watched. */
   #toWatch = 0;
 
   /** Creates the worker and starts to lease jobs of the lane. */
   constructor(lane: number, context: LaneContext) {
-    const { laneStore, scheduler, config, log, reads = READS } = context;
+    const { laneStore, scheduler, fences, config, log, reads = READS } = context;
     this.name = `lane ${lane}`;
     this.#lane = lane;
     this.#context = context;
     this.#reads = reads;
     this.#window = new LaneWindow({
       ...{ laneStore, accounts: scheduler.accounts, lane, reads },
-      deliver: (jobId, wire) => this.#deliver(jobId, wire),
+      ...{ fences, deliver: (jobId, wire) => this.#deliver(jobId, wire) },
+      onFence: () => this.#pause.abort(),
     });
     this.#worker = laneStore.lease(lane, (leased) => this.#work(leased), {
       ...{ lockDuration: config.LOCK_DURATION_MS, stalledInterval: config.STALLED_INTERVAL_MS, log },
     });
   }
 
-  /** Ends a wait at a fence because the queue has lost the jobs of the lanes that wait for each other. */
-  leaveFence(): void {
-    this.#leaving.abort();
-    if (!this.#isStopped) this.#leaving = new AbortController();
-  }
-
   async stop(): Promise<void> {
-    const closed = this.#close();
-    this.#isStopped = true;
-    this.#leaving.abort();
-    await closed;
-    this.#window.forget();
+    await this.#close();
+    this.#window.close();
     this.#context.scheduler.forget(this.#lane);
   }
 
   /** Stops leasing jobs. Otherwise, the queue would lease a returned envelope to this worker again. */
   #close(): Promise<void> {
     this.#closing.abort();
+    this.#pause.abort();
     return this.#worker.close();
   }
 
@@ -109,8 +101,6 @@ export class LaneWorker implements Service {
       this.#context.onUnreadable?.(version);
       return 'giveBack';
     }
-    const delivery = this.#deliver(lease.id, data);
-    if (fenceOf(delivery)) return this.#cross(delivery);
     this.#window.begin(lease, data);
     return this.#runBatches(lease);
   }
@@ -121,20 +111,12 @@ export class LaneWorker implements Service {
     this.#window.forget();
   }
 
-  async #cross(delivery: Delivery): Promise<LeaseEnd> {
-    const { fences, scheduler } = this.#context;
-    const fence = fenceOf(delivery)!;
-    const apply = () => scheduler.apply({ ...delivery, id: fence.id });
-    const isPassed = await fences.cross({ lane: this.#lane, fence, apply, leaving: this.#leaving.signal });
-    return isPassed ? 'finish' : 'giveBack';
-  }
-
   /**
    * Applies batches of the lane until the leased envelope has taken effect, and then until the window is empty or the
    * time of the lease is over.
    */
   async #runBatches(lease: Lease): Promise<LeaseEnd> {
-    const { scheduler, laneStore } = this.#context;
+    const { scheduler } = this.#context;
     const window = this.#window;
     const isDone = () => window.isDone(lease.id);
     const ends = performance.now() + MAX_LEASE_MS;
@@ -143,9 +125,14 @@ export class LaneWorker implements Service {
       // Sent together because the snapshot does not depend on the removal.
       const [isHeld, isSeen] = await Promise.all([removal, window.refresh(lease)]);
       if (!isHeld || !isSeen) break;
+      this.#pause = new AbortController();
+      removal = this.#remove(lease, window.removePassed());
       const isOver = window.envelopes().length === 0 || performance.now() > ends;
-      if (isDone() && (isOver || this.#closing.signal.aborted)) return 'finish';
-      if (this.#closing.signal.aborted) return 'giveBack';
+      const isClosing = this.#closing.signal.aborted;
+      if (isClosing || (isDone() && isOver)) {
+        if (!(await removal)) break;
+        return isDone() ? 'finish' : 'giveBack';
+      }
       const batch = new AbortController();
       void this.#refreshWindow(lease, batch.signal);
       const step = await scheduler.step({
@@ -157,20 +144,30 @@ export class LaneWorker implements Service {
       batch.abort();
       if (step.kind === 'abandoned') return 'giveBack';
       if (step.kind === 'waits') {
+        if (!(await removal)) break;
         if (isDone()) return 'finish';
-        removal = true;
-        await rest(step.milliseconds, this.#closing.signal);
+        await rest(step.milliseconds, this.#pause.signal);
         continue;
       }
-      const done = window.note(step).filter((job) => job !== lease.id);
-      // A job that could not be removed is skipped when it is leased: see `isDone`.
-      removal = done.length === 0 || laneStore.complete(lease, done).catch(() => true);
+      const removed = removal;
+      removal = this.#remove(lease, window.note(step));
+      if (!(await removed)) break;
     }
     // Another worker may hold the lane now.
     const end = isDone() ? 'finish' : 'giveBack';
     window.forget();
     scheduler.forget(this.#lane);
     return end;
+  }
+
+  /**
+   * Removes jobs that took effect, except for the leased one. A job that could not be removed is skipped when it is
+   * leased: see `isDone`.
+   * @returns false if the lease is lost
+   */
+  #remove(lease: Lease, jobs: readonly string[]): Promise<boolean> | true {
+    const done = jobs.filter((job) => job !== lease.id);
+    return done.length === 0 || this.#context.laneStore.complete(lease, done).catch(() => true);
   }
 
   /** Refreshes the window while a batch is applied, so that the next batch does not have to wait for a snapshot. */

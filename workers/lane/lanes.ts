@@ -37,8 +37,6 @@ export interface LanesOptions extends Omit<LaneContext, 'laneStore'> {
 }
 
 export interface Lanes extends Service {
-  /** Ends all waits at fences because the queue has lost the jobs that the lanes wait for. */
-  leaveFences(): void;
   /** Returns the lanes whose next envelope has a version that this worker cannot read. */
   unreadable(): Unreadable[];
   /** Returns the lanes that this process works now, ordered by number. */
@@ -60,8 +58,6 @@ export interface Unreadable {
  */
 export function startLanes(options: LanesOptions): Lanes {
   const { id, connection, observer, scheduler, config, databaseUrl, log, reads = READS } = options;
-  /** Lane workers by lane number. */
-  const open: (LaneWorker | undefined)[] = [];
   const watches = [connection, observer].map((one) => keepAnswering(one, config.LOCK_DURATION_MS, log));
   const watchdog = startWatchdog({
     ...{ connection, observer, log, lockDuration: config.LOCK_DURATION_MS },
@@ -101,10 +97,8 @@ export function startLanes(options: LanesOptions): Lanes {
       noteUnreadable(lane, version);
       leave(version);
     };
-    const service = watchdog.watch(lane, () => {
-      open[lane] = new LaneWorker(lane, { ...options, laneStore: connection.laneStore, onUnreadable });
-      return open[lane];
-    });
+    const context = { ...options, laneStore: connection.laneStore, onUnreadable };
+    const service = watchdog.watch(lane, () => new LaneWorker(lane, context));
     note(lane, true);
     return {
       ...service,
@@ -132,9 +126,6 @@ export function startLanes(options: LanesOptions): Lanes {
 
   return {
     name: 'lanes',
-    leaveFences() {
-      for (const lane of open) lane?.leaveFence();
-    },
     unreadable() {
       const now = performance.now();
       // A worker tries an unreadable lane again after STAND_BACK_MS, so an older entry means that the lane went on.

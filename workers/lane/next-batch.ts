@@ -1,17 +1,20 @@
 import { SHARED, tagOf } from '../../src/queue/lanes.ts';
 import type { PartSize } from '../batch/open.ts';
+import type { FenceEntry } from '../fence/fence-order.ts';
 import type { IsolationView } from './isolation.ts';
 
 /** A waiting envelope in one snapshot of a lane. */
 export interface WaitingEnvelope {
   /** Key of its ledger row. */
   id: string;
-  /** Workspace tag in the job id; undefined for a fence, a replay or a job of an earlier release. */
+  /** Workspace tag in the job id; undefined for a replay or a job of an earlier release. */
   tag: string | undefined;
-  /** Size of its remaining objects, by workspace; absent until its data has been read. */
+  /** Size of its remaining objects, by workspace; absent until its data has been read, and for a mark of a fence. */
   parts?: ReadonlyMap<string, PartSize> | undefined;
-  /** Whether it is a fence or an envelope of a later release: later envelopes must not take effect before it. */
+  /** Whether it is an envelope of a later release: later envelopes must not take effect before it. */
   isBarrier?: boolean;
+  /** The fence that it belongs to. Until the fence is open, later envelopes of its workspace must not take effect. */
+  fence?: FenceEntry;
 }
 
 /** Usage of the process by workspace. Units are defined in accounts.ts. */
@@ -98,9 +101,15 @@ function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Li
   const blocked = new Set<string>();
   const unread = new Set<string>();
   for (let index = 0; index < window.length; index++) {
-    const { tag, parts, isBarrier } = window[index]!;
+    const { tag, parts, isBarrier, fence } = window[index]!;
     if (isBarrier) break;
+    if (fence && !fence.isOpen) {
+      if (fence.workspaceId === undefined) break;
+      blocked.add(fence.workspaceId);
+      continue;
+    }
     if (!parts) {
+      if (fence) continue;
       if (tag === undefined || tag === SHARED) break;
       unread.add(tag);
       continue;

@@ -3,7 +3,7 @@ import { createGroupCommit } from '../../../src/queue/enqueue.ts';
 import type { LaneStore } from '../../../src/queue/lane-store.ts';
 import { QueueUnavailable } from '../../../src/queue/lanes.ts';
 import type { Pool } from '../../../src/store/database.ts';
-import { createFences } from '../../../workers/fence/fences.ts';
+import { Fences } from '../../../workers/fence/fences.ts';
 import { LaneWorker } from '../../../workers/lane/lane-worker.ts';
 import { Scheduler } from '../../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../../workers/metrics.ts';
@@ -71,7 +71,7 @@ export function startWorker({
     ...{ metrics, log, processId },
     ...(onTombstones && { onTombstones }),
   });
-  const fences = createFences({ pool, lanes, metrics, log });
+  const fences = new Fences({ pool, lanes, metrics, log });
   const config = { LANES: lanes, LOCK_DURATION_MS: lockDuration, STALLED_INTERVAL_MS: stalledInterval };
   const open = new Map<number, LaneWorker>();
   return {

@@ -1,20 +1,22 @@
 import type { Pool } from '../../../../src/store/database.ts';
+import type { FenceState, FenceWait } from '../../../../src/store/fences.ts';
 import { simulatedPool } from './transactions.ts';
 
-export function announceArrival(pool: Pool, fence: string, lane: number): Promise<boolean> {
+export function exchangeArrivals(pool: Pool, waits: readonly FenceWait[]): Promise<FenceState[]> {
   const memoryPool = simulatedPool(pool);
-  return memoryPool.send(() => memoryPool.database.arrive(fence, lane, memoryPool.host.name));
+  const { database, host } = memoryPool;
+  return memoryPool.send(() =>
+    waits.map(({ fence, lanes }) => {
+      const arrived = database.arrivals(fence);
+      for (const lane of lanes) database.arrive(fence, lane, host.name);
+      return { fence, passed: database.isApplied(fence), arrived };
+    }),
+  );
 }
 
-export function openFence(pool: Pool, fence: string): Promise<void> {
+export function openFences(pool: Pool, fences: readonly string[]): Promise<void> {
   const memoryPool = simulatedPool(pool);
-  return memoryPool.send(() => memoryPool.database.openFence(fence));
-}
-
-export function readFence(pool: Pool, fence: string): Promise<{ passed: boolean; arrived: number[] }> {
-  const memoryPool = simulatedPool(pool);
-  return memoryPool.send(() => ({
-    passed: memoryPool.database.isApplied(fence),
-    arrived: memoryPool.database.arrivals(fence),
-  }));
+  return memoryPool.send(() => {
+    for (const fence of fences) memoryPool.database.openFence(fence);
+  });
 }
