@@ -8,10 +8,10 @@ import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { watchMemory } from '../../src/queue/redis.ts';
-import type { Fences } from '../../workers/fence/fences.ts';
 import { Accounts } from '../../workers/lane/accounts.ts';
 import { type LaneContext, LaneWorker } from '../../workers/lane/lane-worker.ts';
 import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
+import { silentFences } from '../workers/no-fences.ts';
 
 const silent = createLog('test', 'silent');
 const nothing = { requests: [], objects: [] };
@@ -57,22 +57,15 @@ test('G3: a lane of a Redis that came back empty is limited to one job before it
 test('a lane that waits at a fence whose other entries are lost continues with the next jobs', async () => {
   const worker = connectWorker(config(), '');
   const queue = openQueue<unknown>(connection, laneName(0));
-  let standing = false;
-  const fences: Fences = {
-    // The other entries of the fence never arrive.
-    async cross({ leaving }) {
-      standing = true;
-      await new Promise((resolve) => leaving.addEventListener('abort', resolve));
-      return false;
-    },
-    hear() {},
-  };
+  let isWaiting = false;
   const applied: unknown[] = [];
   const scheduler: LaneContext['scheduler'] = {
     accounts: new Accounts(),
     forget() {},
-    apply: async () => {},
     async step({ envelopes }) {
+      // The other entries of the fence never arrive.
+      isWaiting = envelopes().some(({ fence }) => fence && !fence.isOpen);
+      if (isWaiting) return { kind: 'waits', milliseconds: 20 };
       applied.push(...envelopes().map(({ delivery }) => delivery!.envelope));
       return { kind: 'applied', done: envelopes().map(({ id }) => id), left: new Map() };
     },
@@ -80,16 +73,15 @@ test('a lane that waits at a fence whose other entries are lost continues with t
   const lane = new LaneWorker(0, {
     laneStore: worker.laneStore,
     scheduler,
-    fences,
+    fences: silentFences(2),
     config: config(),
     log: silent,
   });
   const add = (data: object) => queue.add('envelope', data, { jobId: uuidv7(), attempts: 1 });
   await add({ ...nothing, fence: { id: uuidv7(), lanes: [0, 1] } });
-  await waitUntil(() => standing, { what: 'the lane at its fence' });
+  await waitUntil(() => isWaiting, { what: 'the lane at its fence' });
   await operator.flushall();
   await add(nothing);
-  lane.leaveFence();
   await waitUntil(() => applied.length > 0, { what: 'the next envelope' });
   expect(applied).toEqual([nothing]);
   await lane.stop();

@@ -6,10 +6,10 @@ import { createLog } from '../../src/platform/log.ts';
 import { openQueue } from '../../src/queue/bullmq-queues.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import type { Fences } from '../../workers/fence/fences.ts';
 import { Accounts } from '../../workers/lane/accounts.ts';
 import { type LaneContext, LaneWorker } from '../../workers/lane/lane-worker.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
+import { silentFences } from '../workers/no-fences.ts';
 
 test('a job that took effect is not kept as failed if its completion could not be stored', async () => {
   const { url } = await createDatabase();
@@ -32,7 +32,6 @@ test('a job that took effect is not kept as failed if its completion could not b
   const scheduler: LaneContext['scheduler'] = {
     accounts: new Accounts(),
     forget() {},
-    async apply() {},
     async step({ envelopes }) {
       applied++;
       // From here on, completing the job blocks.
@@ -46,7 +45,7 @@ test('a job that took effect is not kept as failed if its completion could not b
   const lane = new LaneWorker(0, {
     laneStore: connection.laneStore,
     scheduler,
-    fences: {} as Fences,
+    fences: silentFences(),
     config,
     log,
   });

@@ -2,19 +2,21 @@ import type { Job } from 'bullmq';
 import { v7 as uuidv7 } from 'uuid';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
+import type { Log } from '../../src/platform/log.ts';
 import { Queue, Worker } from '../../src/queue/bullmq.ts';
 import { optionsOfLane } from '../../src/queue/bullmq-queues.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
-import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
+import { envelopeId, type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { fenceEntries } from '../../src/queue/pack.ts';
 import type { WireEnvelope } from '../../src/queue/wire.ts';
-import { createFences, listenForFenceNews } from '../../workers/fence/fences.ts';
+import type { Pool } from '../../src/store/database.ts';
+import { Fences, listenForFenceNews } from '../../workers/fence/fences.ts';
 import { LaneWorker } from '../../workers/lane/lane-worker.ts';
 import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
-import { createWorkspace } from '../setup/workspace.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { openPool, silent } from './batch.ts';
 
 const LANES = 3;
@@ -55,8 +57,8 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     handing.factory,
   );
 
-  function envelope(...objects: AcceptedObject[]): Envelope {
-    const request = { request_id: uuidv7(), workspace_id: workspace.id, accepted_at: '2026-01-02T03:04:05Z' };
+  function envelope(objects: AcceptedObject[], { id }: Pick<TestWorkspace, 'id'> = workspace): Envelope {
+    const request = { request_id: uuidv7(), workspace_id: id, accepted_at: '2026-01-02T03:04:05Z' };
     return { requests: objects.length > 0 ? [request] : [], objects };
   }
 
@@ -71,18 +73,22 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     plain: (lane: number, ...objects: AcceptedObject[]): LaneEntry => ({
       lane,
       id: uuidv7(),
-      envelope: envelope(...objects),
+      envelope: envelope(objects),
+    }),
+    /** Creates an envelope of another workspace. */
+    plainOf: (other: TestWorkspace, lane: number, ...objects: AcceptedObject[]): LaneEntry => ({
+      ...{ lane, id: envelopeId([other.id]), envelope: envelope(objects, other) },
     }),
     fence: (lanes: number[], ...objects: AcceptedObject[]) =>
-      fenceEntries(uuidv7(), lanes, envelope(...objects)),
+      fenceEntries(envelopeId([workspace.id]), lanes, envelope(objects)),
 
     /** Starts a worker for these lanes; a `deaf` worker receives no notifications. */
-    startWorker(lanes: number[], { deaf = false, log = silent } = {}) {
+    startWorker(lanes: number[], { deaf = false, log = silent, fenceStore }: WorkerOptions = {}) {
       const own = connectWorker(config, url);
       const metrics = createWorkerMetrics();
       const store = openPool(url);
       const scheduler = new Scheduler(store, { metrics, log: silent });
-      const fences = createFences({ pool: store, lanes: LANES, metrics, log: silent });
+      const fences = new Fences({ pool: fenceStore ?? store, lanes: LANES, metrics, log: silent });
       const context = { laneStore: own.laneStore, scheduler, fences, config, log };
       const services = [
         ...(deaf ? [] : [listenForFenceNews(url, fences.hear, silent)]),
@@ -132,6 +138,13 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       await pool.end();
     },
   };
+}
+
+interface WorkerOptions {
+  deaf?: boolean;
+  log?: Log;
+  /** Answers the queries about fences; by default the pool of the worker. */
+  fenceStore?: Pool;
 }
 
 export type FenceScene = Awaited<ReturnType<typeof createFenceScene>>;

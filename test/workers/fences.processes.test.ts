@@ -1,11 +1,10 @@
 import pg from 'pg';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { forgetArrivals } from '../../src/store/fences.ts';
-import { createFences } from '../../workers/fence/fences.ts';
-import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { startProcess } from '../setup/processes.ts';
-import { event, openPool, readSums, silent } from './batch.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { event, openPool, readSums } from './batch.ts';
 import { createFenceScene, type FenceScene } from './fence-scene.ts';
 
 /** Maximum milliseconds, on a busy machine, until a lane continues if it does not have to wait for a poll. */
@@ -126,6 +125,48 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(await events()).toBe(odd.length);
   });
 
+  test('G8: the workspace of a fence waits in its lanes, and other workspaces go on', async () => {
+    const other = await createWorkspace(scene.pool, 'other');
+    const fence = scene.fence([0, 1], event('ann'));
+    const behind = scene.plain(0, event('ann'));
+    const others = [scene.plainOf(other, 0, event('bob')), scene.plainOf(other, 0, event('bob'))];
+    await scene.producer.add([...fence, others[0]!, behind, others[1]!]);
+    scene.startWorker([0]);
+    await passed(others);
+    expect((await readSums(scene.pool, other)).events).toBe(2);
+    expect(await events()).toBe(0);
+    scene.startWorker([1]);
+    await passed([...fence, behind]);
+    expect(await events()).toBe(2);
+  });
+
+  test('all workspaces wait at a fence of an earlier release, which names no workspace', async () => {
+    const other = await createWorkspace(scene.pool, 'other');
+    const fence = scene.fence([0, 1], event('ann'));
+    for (const { envelope } of fence) delete envelope.fence!.workspace_id;
+    const [before, behind] = [0, 0].map((lane) => scene.plainOf(other, lane, event('bob')));
+    await scene.producer.add([before!, ...fence, behind!]);
+    scene.startWorker([0]);
+    await passed([before!]);
+    await waitUntil(() => active(0, fence[0]!.id), { what: 'lane 0 at the fence' });
+    expect((await readSums(scene.pool, other)).events).toBe(1);
+    scene.startWorker([1]);
+    await passed([...fence, behind!]);
+    expect((await readSums(scene.pool, other)).events).toBe(2);
+  });
+
+  test('several fences of a workspace take effect in one transaction', async () => {
+    const fences = Array.from({ length: 30 }, () => scene.fence([0, 1, 2], event('ann')));
+    await scene.producer.add(fences.flat());
+    scene.startWorker([0]);
+    scene.startWorker([1, 2]);
+    await passed(fences.flat());
+    expect(await events()).toBe(30);
+    const { rows } = await scene.pool.query('select count(distinct xmin::text)::integer as count from ledger');
+    expect(rows[0].count).toBeLessThan(15);
+    expect(await scene.arrivals()).toEqual([]);
+  });
+
   test('a fence does not wait for a lane beyond LANES, which no worker has', async () => {
     const fence = scene.fence([0, 63], event('ann'));
     await scene.producer.add(fence.slice(0, 1));
@@ -167,37 +208,30 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
   });
 });
 
-test('lanes of one worker pass a fence without Postgres', async () => {
+test('lanes of one worker pass fences while queries about fences fail', async () => {
   const scene = await createFenceScene('postgres');
-  const unreachable = openPool(scene.env.DATABASE_URL);
-  await unreachable.end();
-  const fences = createFences({ pool: unreachable, lanes: 3, metrics: createWorkerMetrics(), log: silent });
-  const { signal: leaving } = new AbortController();
-  const fence = { id: scene.workspace.id, lanes: [0, 1, 2] };
-  const order: string[] = [];
-  const apply = async () => void order.push('applied');
-  const crossings = [2, 0, 1].map(async (lane) => {
-    expect(await fences.cross({ lane, fence, apply, leaving })).toBe(true);
-    order.push(`lane ${lane}`);
+  const closed = openPool(scene.env.DATABASE_URL);
+  await closed.end();
+  const fence = scene.fence([0, 1, 2], event('ann'));
+  await scene.producer.add(fence);
+  scene.startWorker([0, 1, 2], { fenceStore: closed });
+  await waitUntil(async () => (await readSums(scene.pool, scene.workspace)).events === 1, {
+    what: 'the fence to be applied',
+    deadline: SOON,
   });
-  await Promise.all(crossings);
-  expect(order[0]).toBe('applied');
-  expect(order.slice(1).sort()).toEqual(['lane 0', 'lane 1', 'lane 2']);
   await scene.stop();
 });
 
-test('a lane leaves a fence immediately while Postgres does not answer', async () => {
+test('a worker at a fence stops within 2 s while Postgres does not answer queries about fences', async () => {
   const scene = await createFenceScene('postgres');
   const silentStore = new pg.Pool({ connectionString: scene.env.DATABASE_URL, max: 1 });
   const taken = await silentStore.connect();
-  const fences = createFences({ pool: silentStore, lanes: 3, metrics: createWorkerMetrics(), log: silent });
-  const leaving = new AbortController();
-  const fence = { id: scene.workspace.id, lanes: [0, 1] };
-  const apply = () => Promise.reject(new Error('never'));
-  const crossings = [0, 2].map((lane) => fences.cross({ lane, fence, apply, leaving: leaving.signal }));
-  await waitUntil(() => silentStore.waitingCount === 2, { what: 'the questions to the store' });
-  leaving.abort();
-  expect(await Promise.all(crossings)).toEqual([false, false]);
+  const fence = scene.fence([0, 1], event('ann'));
+  await scene.producer.add(fence);
+  const stop = scene.startWorker([0], { fenceStore: silentStore });
+  await waitUntil(() => silentStore.waitingCount === 1, { what: 'the query about the fence' });
+  expect(await stop()).toBeLessThan(2000);
+  expect(await scene.jobs(0, 'waiting')).toEqual([fence[0]!.id]);
   taken.release();
   await silentStore.end();
   await scene.stop();

@@ -10,6 +10,7 @@ import { type LaneContext, LaneWorker } from '../../workers/lane/lane-worker.ts'
 import { withLaneLease } from '../../workers/lane/lanes.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { silent } from './batch.ts';
+import { silentFences } from './no-fences.ts';
 
 let databaseUrl: string;
 beforeAll(async () => {
@@ -43,10 +44,9 @@ test('a lane that has just been taken can be stopped immediately', async () => {
     const scheduler: LaneContext['scheduler'] = {
       accounts: new Accounts(),
       forget() {},
-      apply: async () => {},
       step: async () => ({ kind: 'abandoned' }),
     };
-    const context = { laneStore: connection.laneStore, scheduler, fences: {} as never, config, log: silent };
+    const context = { laneStore: connection.laneStore, scheduler, fences: silentFences(), config, log: silent };
     const lane = new LaneWorker(moment, context);
     if (moment > 0) await sleep(moment * 3);
     await withTimeout(2000, lane.stop());

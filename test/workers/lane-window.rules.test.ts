@@ -5,6 +5,7 @@ import { envelopeId } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, READS, type WireEnvelope } from '../../src/queue/wire.ts';
 import { Accounts } from '../../workers/lane/accounts.ts';
 import { LaneWindow } from '../../workers/lane/lane-window.ts';
+import { silentFences } from './no-fences.ts';
 
 interface Stored {
   id: string;
@@ -45,6 +46,7 @@ function scene(first: Stored, waiting: Stored[]) {
   const window = new LaneWindow({
     ...{ laneStore, accounts, lane: 0, reads: READS },
     deliver: (id, wire) => ({ id, lane: 0, envelope: decodeEnvelope(wire) }),
+    ...{ fences: silentFences(), onFence() {} },
   });
   const lease: Lease = { lane: 0, id: first.id, token: 'own' };
   window.begin(lease, first.data);

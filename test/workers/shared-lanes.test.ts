@@ -3,11 +3,11 @@ import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { connectProducer, connectWorker } from '../../src/queue/connection.ts';
 import { Redis } from '../../src/queue/ioredis.ts';
-import type { Fences } from '../../workers/fence/fences.ts';
 import { Accounts } from '../../workers/lane/accounts.ts';
 import { type Lanes, type LanesOptions, startLanes } from '../../workers/lane/lanes.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 import { silent } from './batch.ts';
+import { silentFences } from './no-fences.ts';
 
 /** Layouts of up to 128 lanes, on up to 16 shards. */
 const shapes = [
@@ -44,7 +44,6 @@ function startWorker() {
     accounts: new Accounts(),
     forget() {},
     step: async () => ({ kind: 'abandoned' }),
-    apply: async () => {},
     abandon() {},
   };
   const lanes: Lanes = startLanes({
@@ -53,7 +52,7 @@ function startWorker() {
       connection,
       observer,
       scheduler,
-      fences: {} as Fences,
+      fences: silentFences(),
       config,
       databaseUrl,
       log: silent,

@@ -23,7 +23,7 @@ import {
   selectLatestWaiting,
 } from '../../../src/store/dead-letters.ts';
 import { insertDeadLetters } from '../../../src/store/failed-objects.ts';
-import { announceArrival, forgetArrivals, openFence, readFence } from '../../../src/store/fences.ts';
+import { exchangeArrivals, forgetArrivals, openFences } from '../../../src/store/fences.ts';
 import {
   endLease,
   findKey,
@@ -174,9 +174,12 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
         store,
         deadLetters.map((id) => ({ id, workspaceId })),
       ),
-    () => announceArrival(store, newId(), 0),
-    () => readFence(store, newId()),
-    () => openFence(store, newId()),
+    () =>
+      exchangeArrivals(store, [
+        { fence: newId(), lanes: [0, 1] },
+        { fence: newId(), lanes: [] },
+      ]),
+    () => openFences(store, [newId(), newId()]),
     () => forgetArrivals(store),
     () => insertKeyIfAbsent(store, key, { requestId, lease: 1000 }),
     () => findKey(store, key),
