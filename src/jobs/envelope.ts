@@ -27,7 +27,7 @@ export interface Envelope {
 export interface Fence {
   /** Id of the envelope in the first lane. The ledger row with this id records that the fence was passed. */
   id: string;
-  /** Lane numbers, ascending; at least two. */
+  /** Lane numbers; at least two. The first lane applies the objects. */
   lanes: number[];
   /**
    * The workspace of all its objects. Absent in fences of releases before 1.0, which hold objects of several

@@ -14,7 +14,7 @@ import {
   selectDeadLetters,
 } from '../store/dead-letters.ts';
 import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
-import { concernedLanes, fenceEntries } from './pack.ts';
+import { concernedLanes, fenceEntries, fenceLanes } from './pack.ts';
 
 /** A job of the dead-letter queue: the view of a dead letter in the console. */
 export interface DeadLetterJob {
@@ -134,7 +134,7 @@ function laneEntries(deadLetter: DeadLetter, lanes: number): LaneEntry[] {
   };
   const concerned = lanesOf(replayed, workspaceId, lanes);
   return concerned.length > 1
-    ? fenceEntries(id, concerned, envelope)
+    ? fenceEntries(id, fenceLanes(concerned, workspaceId, lanes), envelope)
     : [{ lane: concerned[0]!, id, envelope }];
 }
 

@@ -22,6 +22,12 @@ export function laneOf(workspaceId: string, identifier: string, lanes: number): 
   return lanes === 1 ? 0 : crc32(`${workspaceId}\0${identifier}`) % lanes;
 }
 
+/**
+ * The lane that applies the fences of a workspace. With one such lane, a lane that has several marks of the workspace
+ * need not wait for one of them before it arrives at the next (workers/fence/fence-order.ts).
+ */
+export const homeLane = (workspaceId: string, lanes: number): number => laneOf(workspaceId, '', lanes);
+
 /** Returns a string that identifies an identifier, for hashing and for maps. */
 export function identifierKey(identifier: Identifier): string {
   if ('external_id' in identifier) return `x:${identifier.external_id}`;

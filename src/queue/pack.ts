@@ -7,7 +7,7 @@ import {
   namedIdentifiers,
 } from '../jobs/envelope.ts';
 import type { PackedEnvelope } from '../store/idempotency-keys.ts';
-import { envelopeId, identifierKey, type LaneEntry, laneOf, tagIn, withTag } from './lanes.ts';
+import { envelopeId, homeLane, identifierKey, type LaneEntry, laneOf, tagIn, withTag } from './lanes.ts';
 
 /**
  * Lists the lanes in which an object must keep its order; the object itself is stored in the first one. A delete
@@ -28,7 +28,7 @@ export function concernedLanes(object: AcceptedObject, workspaceId: string, lane
  * mark without objects in each other lane. Each entry names the workspace of the objects, so that other workspaces
  * need not wait.
  * @param id of the envelope, a UUID; `markOfFence` derives the ids of the marks from it
- * @param lanes at least two, ascending
+ * @param lanes from `fenceLanes`
  * @param envelope with objects of one workspace
  */
 export function fenceEntries(id: string, lanes: number[], envelope: Envelope): LaneEntry[] {
@@ -38,6 +38,16 @@ export function fenceEntries(id: string, lanes: number[], envelope: Envelope): L
       ? { lane, id, envelope: { ...envelope, fence } }
       : { lane, id: markOfFence(id, lane), envelope: { requests: [], objects: [], fence } },
   );
+}
+
+/**
+ * Returns the lanes of a fence for objects of these lanes: the home lane of the workspace, which carries the objects, and
+ * the others in ascending order.
+ */
+export function fenceLanes(concerned: Iterable<number>, workspaceId: string, lanes: number): number[] {
+  const home = homeLane(workspaceId, lanes);
+  const others = [...new Set(concerned)].filter((lane) => lane !== home);
+  return [home, ...others.sort((one, other) => one - other)];
 }
 
 /** Returns the id of the mark of a fence in a lane. It has the tag of the fence, if the fence has one. */
@@ -77,8 +87,8 @@ interface Open {
 interface LaneAssignment {
   lanes: Uint8Array;
   /**
-   * The lanes that objects of a workspace connect by identifiers in several lanes, ascending, by workspace. A workspace
-   * whose objects have one lane each is absent.
+   * Lanes of the fence of each workspace that has objects with identifiers in several lanes, the lane of the objects
+   * first.
    */
   fences: ReadonlyMap<string, readonly number[]>;
 }
@@ -191,10 +201,7 @@ export function withIdsOf(first: PackedEnvelope[], entries: LaneEntry[]): LaneEn
   });
 }
 
-/**
- * Assigns each object its own lane. Objects of a workspace in lanes that its fence connects get the first of these
- * lanes.
- */
+/** Assigns each object its own lane. Objects of a workspace in the lanes of its fence get the first of these lanes. */
 function assignLanes(batch: readonly Packable[], lanes: number): LaneAssignment {
   const assignment = new Uint8Array(batch.reduce((sum, { objects }) => sum + objects.length, 0));
   const fenced = new Map<string, Set<number>>();
@@ -211,7 +218,7 @@ function assignLanes(batch: readonly Packable[], lanes: number): LaneAssignment 
     }
   }
   const fences = new Map(
-    [...fenced].map(([workspaceId, its]) => [workspaceId, [...its].sort((one, other) => one - other)]),
+    [...fenced].map(([workspaceId, its]) => [workspaceId, fenceLanes(its, workspaceId, lanes)]),
   );
   index = 0;
   for (const { request, objects } of batch) {

@@ -23,6 +23,7 @@ import { type Bounds, outOfBounds, type Results, summarize } from './results.ts'
 import { attributeRows } from './rows/attributes.ts';
 import { backlogRows } from './rows/backlog.ts';
 import { bareHttpRow } from './rows/bare-http.ts';
+import { fenceRows } from './rows/fences.ts';
 import { growthRows } from './rows/growth.ts';
 import { identityRows } from './rows/identity.ts';
 import { importRows } from './rows/imports.ts';
@@ -75,6 +76,7 @@ async function main(): Promise<void> {
       queueMemoryRow(fleets, environment, size),
       ...backlogRows(fleets, size),
       ...identityRows(fleets, size),
+      ...(options.fences ? fenceRows(fleets, size) : []),
       sync.row,
       ...starts.rows,
       ...(options.tenants ? tenantRows(fleets, environment, size) : []),

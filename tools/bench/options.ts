@@ -27,6 +27,8 @@ export interface BenchOptions {
   streamed: boolean;
   /** Whether to compare many workspaces with one, and to measure a quiet workspace alongside a noisy one. */
   tenants: boolean;
+  /** Whether to measure objects that are ordered in several lanes. */
+  fences: boolean;
   /** Whether to measure the traffic shapes instead of all other rows. */
   shapes: boolean;
   /** Whether to measure imports instead of all other rows. */
@@ -71,7 +73,8 @@ export function readOptions(arguments_: string[]): BenchOptions {
     .option('--pinned', 'also one worker and two while Postgres has a core of its own (needs taskset)', false)
     .option('--traced', 'also while one request in a hundred, and while every request is traced', false)
     .option('--streamed', 'also while everything is sent on to two webhooks', false)
-    .option('--tenants', 'also a thousand workspaces, and a quiet one alongside a noisy one', false)
+    .option('--tenants', 'also a thousand workspaces, and a quiet one beside one that floods', false)
+    .option('--fences', 'also objects in several lanes, of one workspace and of 20 per flush', false)
     .option(
       '--shapes',
       'instead, the traffic that people have; writes generated/bench-shapes.json, draws generated/shapes.svg',

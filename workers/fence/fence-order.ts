@@ -23,6 +23,9 @@ export interface Ordered {
 
 const NO_LANES: readonly number[] = [];
 
+/** Maximum number of fences at which a lane waits at once: about as many as one transaction applies. */
+const MAX_WAITS = 256;
+
 /**
  * Finds the fences at which a lane waits, in one snapshot of the lane.
  *
@@ -40,16 +43,16 @@ export function fencesIn(lane: readonly Ordered[]): LaneWait[] {
   /** Tags of earlier envelopes that are not read yet. */
   const unread = new Set<string>();
   for (const [index, { tag, parts, isBarrier, fence: entry }] of lane.entries()) {
-    if (isBarrier) break;
+    if (isBarrier || waits.length === MAX_WAITS) break;
     if (entry && entry.workspaceId === undefined) {
-      const { fence, isCarrier, isOpen } = entry;
-      waits.push({ fence, hasArrived: index === 0 && !isCarrier });
+      const { fence, isOpen } = entry;
+      waits.push({ fence, isFirst: index === 0 });
       if (!isOpen) break;
     } else if (entry) {
       const { fence, isCarrier, workspaceId } = entry as FenceEntry & { workspaceId: string };
       const lanes = common.get(workspaceId);
       const isFirst = !unread.has(tagOf(workspaceId)) && (!lanes || lanes.includes(fence.lanes[0]!));
-      if (isCarrier || isFirst) waits.push({ fence, hasArrived: isFirst && !isCarrier });
+      if (isCarrier || isFirst) waits.push({ fence, isFirst });
       common.set(workspaceId, lanes?.filter((one) => fence.lanes.includes(one)) ?? fence.lanes);
       continue;
     }

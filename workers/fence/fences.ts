@@ -33,10 +33,11 @@ const WARN_MS = 30_000;
 export interface LaneWait {
   fence: Fence;
   /**
-   * Whether the lane has arrived: all earlier objects of the fence's workspace in the lane have taken effect, or will do
-   * so before the fence (fence-order.ts). The first lane of a fence only waits for the others, and has no arrival.
+   * Whether all earlier objects of the fence's workspace in the lane have taken effect, or will do so before the fence
+   * (fence-order.ts): the lane has arrived at the fence. The first lane also waits at fences at which it has not arrived,
+   * because it can apply several at once.
    */
-  hasArrived: boolean;
+  isFirst: boolean;
 }
 
 /** A lane that a worker of this process holds. */
@@ -93,6 +94,7 @@ export class Fences {
   readonly #barriers = new Map<string, Barrier>();
   /** Open lanes of this process, with the ids of the fences at which they wait. */
   readonly #lanes = new Map<OpenLane, ReadonlySet<string>>();
+  #openNumbers = new Set<number>();
   /** Passed fences that have to be announced. */
   #passed: string[] = [];
   #isAnnouncing = false;
@@ -106,12 +108,14 @@ export class Fences {
 
   open(lane: OpenLane): void {
     this.#lanes.set(lane, new Set());
+    this.#openNumbers.add(lane.lane);
   }
 
   /** Ends all waits of a lane. */
   close(lane: OpenLane): void {
     this.wait(lane, []);
     this.#lanes.delete(lane);
+    this.#openNumbers = new Set([...this.#lanes.keys()].map((open) => open.lane));
   }
 
   /** Handles a notification of another process; has no effect unless a lane of this process waits at that fence. */
@@ -129,16 +133,13 @@ export class Fences {
     const now = performance.now();
     const ids = new Set(waits.map(({ fence }) => fence.id));
     for (const id of before) if (!ids.has(id)) this.#leave(lane, id);
-    for (const { fence, hasArrived } of waits) {
+    for (const { fence, isFirst } of waits) {
       const barrier = this.#barriers.get(fence.id) ?? this.#create(fence);
-      if (!barrier.waiting.has(lane)) {
-        barrier.waiting.set(lane, now);
-        this.#pollSoon(barrier, now);
-      }
-      if (hasArrived && !barrier.arrived.has(lane.lane)) {
-        this.#update(barrier, { passed: false, arrived: [lane.lane] });
-        this.#pollSoon(barrier, now);
-      }
+      const isNew = !barrier.waiting.has(lane);
+      if (isNew) barrier.waiting.set(lane, now);
+      const hasArrived = isFirst && !barrier.arrived.has(lane.lane);
+      if (hasArrived) this.#update(barrier, { passed: false, arrived: [lane.lane] });
+      if (hasArrived || (isNew && !this.#isLocal(fence))) this.#pollSoon(barrier, now);
     }
     this.#lanes.set(lane, ids);
   }
@@ -177,8 +178,7 @@ export class Fences {
 
   /** Returns whether all lanes of a fence are worked by this process, so that other processes need no news of it. */
   #isLocal({ lanes }: Fence): boolean {
-    const open = new Set([...this.#lanes.keys()].map(({ lane }) => lane));
-    return lanes.every((lane) => lane >= this.#options.lanes || open.has(lane));
+    return lanes.every((lane) => lane >= this.#options.lanes || this.#openNumbers.has(lane));
   }
 
   #update(barrier: Barrier, { passed, arrived }: { passed: boolean; arrived: readonly number[] }): void {
@@ -257,7 +257,9 @@ export class Fences {
       pool,
       due.map(({ fence, arrived, waiting }) => ({
         fence: fence.id,
-        lanes: [...new Set([...waiting.keys()].map(({ lane }) => lane))].filter((lane) => arrived.has(lane)),
+        lanes: [...new Set([...waiting.keys()].map(({ lane }) => lane))].filter(
+          (lane) => lane !== fence.lanes[0] && arrived.has(lane),
+        ),
       })),
     );
     const barriers = new Map(due.map((barrier) => [barrier.fence.id, barrier]));

@@ -28,10 +28,11 @@ const MAX_DEEP_JOBS = 32_768;
 const DEEP_MS = 250;
 
 /**
- * Minimum number of envelopes with which a deep snapshot stays in use until the next one. With fewer, the lane could run
- * out of envelopes to apply.
+ * Milliseconds for which a snapshot of more than `MIN_JOBS` jobs stays in use, a deep one for `DEEP_MS`, while at least
+ * this part of it is left. It saves time when the batches are small.
  */
-const MIN_KEPT = MAX_JOBS / 2;
+const KEPT_MS = 20;
+const MIN_KEPT_PART = 1 / 2;
 
 /**
  * Maximum number of envelopes whose data one command reads: `AT_ONCE`, or `SMALL_AT_ONCE` if an average envelope fills
@@ -79,6 +80,10 @@ interface Snapshot {
    * `limitTags`.
    */
   ends: ReadonlySet<string>;
+  /** Number of jobs when it was taken. */
+  size: number;
+  /** Time in milliseconds of `performance.now()` until which it can be used. */
+  until: number;
 }
 
 export interface LaneWindowOptions {
@@ -112,13 +117,13 @@ export class LaneWindow {
   #maxJobs = MIN_JOBS;
   /** Whether the lane had more waiting jobs than `MAX_JOBS` in the last snapshot. */
   #isDeep = false;
-  /** The last deep snapshot, while it is in use. */
-  #deep: Snapshot | undefined;
+  #snapshot: Snapshot | undefined;
   /** When the last deep snapshot was requested, in milliseconds of `performance.now()`. */
   #lastDeepAt = Number.NEGATIVE_INFINITY;
   /** The lane at its fences. */
   readonly #openLane: OpenLane;
-  /** Whether a fence has changed since the envelopes were last arranged. */
+  /** Whether the window has entries of fences, and whether a fence has changed since the last `#arrangeFences`. */
+  #hasFences = false;
   #hasFenceNews = false;
   /** Moving average of the envelope size, as a fraction of a full transaction. */
   #typical = 1;
@@ -177,6 +182,7 @@ export class LaneWindow {
   /** Removes the entries of fences whose objects have taken effect. @returns ids of their jobs */
   removePassed(): string[] {
     const { fences } = this.#options;
+    if (!this.#hasFences) return [];
     const isPassed = ({ fence }: Known) => fence !== undefined && fences.isPassed(fence.fence);
     const gone = this.#envelopes.filter(isPassed);
     if (gone.length === 0) return [];
@@ -202,8 +208,13 @@ export class LaneWindow {
     const { fences, lane } = this.#options;
     this.#hasFenceNews = false;
     fences.wait(this.#openLane, fencesIn(this.#envelopes));
+    this.#hasFences = false;
     // Arrivals of this lane can open a fence of another lane, but not one of this lane.
-    for (const { fence } of this.#envelopes) if (fence) fence.isOpen = fences.isOpen(fence.fence, lane);
+    for (const { fence } of this.#envelopes) {
+      if (!fence) continue;
+      this.#hasFences = true;
+      fence.isOpen = fences.isOpen(fence.fence, lane);
+    }
   }
 
   /**
@@ -226,47 +237,49 @@ export class LaneWindow {
     this.#read.clear();
     this.#done.clear();
     this.#envelopes = [];
-    this.#deep = undefined;
+    this.#snapshot = undefined;
     this.#lease = undefined;
     this.#leased = undefined;
     this.#options.fences.wait(this.#openLane, []);
   }
 
   async #refresh(lease: Lease): Promise<boolean> {
+    const before = this.#snapshot;
     const snapshot = await this.#look(lease);
     if (!snapshot) {
       if (this.#lease === lease) this.forget();
       return false;
     }
     if (this.#lease !== lease) return false;
-    this.#seeTags(snapshot.tags);
-    await this.#readData(lease, snapshot);
+    const isNew = snapshot !== before;
+    if (isNew) this.#seeTags(snapshot.tags);
+    const hasRead = await this.#readData(lease, snapshot);
     if (this.#lease !== lease) return false;
-    this.#show(snapshot);
+    if (isNew || hasRead) this.#show(snapshot);
     return true;
   }
 
-  /** Takes a snapshot, or checks that a deep one can still be used. @returns undefined if the lease is lost */
+  /** Takes a snapshot, or keeps the previous one. @returns undefined if the lease is lost */
   async #look(lease: Lease): Promise<Snapshot | undefined> {
     const { laneStore } = this.#options;
     const now = performance.now();
     const isDeepDue = this.#isDeep && now - this.#lastDeepAt >= DEEP_MS;
-    if (this.#deep && !isDeepDue && this.#envelopes.length >= MIN_KEPT)
-      return (await laneStore.window(lease, 1)) && this.#deep;
-    this.#deep = undefined;
+    const { size = 0, until = now } = this.#snapshot ?? {};
+    const isLarge = size > MIN_JOBS && this.#envelopes.length >= size * MIN_KEPT_PART;
+    if (isLarge && !isDeepDue && now < until) return (await laneStore.window(lease, 1)) && this.#snapshot;
+    this.#snapshot = undefined;
     if (isDeepDue) this.#lastDeepAt = now;
     const ids = await laneStore.window(lease, isDeepDue ? MAX_DEEP_JOBS : this.#maxJobs);
     if (!ids) return undefined;
     this.#maxJobs = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
     this.#isDeep = ids.length >= MAX_JOBS;
     const tags = ids.map(tagIn);
-    if (ids.length <= MAX_JOBS) return { ids, tags, ends: NO_ENDS };
-    this.#deep = limitTags(ids, tags);
-    return this.#deep;
+    const limited = ids.length > MAX_JOBS ? limitTags(ids, tags) : { ids, tags, ends: NO_ENDS };
+    return { ...limited, size: limited.ids.length, until: now + (isDeepDue ? DEEP_MS : KEPT_MS) };
   }
 
   /** Replaces the window by a snapshot: the leased envelope, then the waiting ones. */
-  #show({ ids, tags, ends }: Snapshot): void {
+  #show({ ids, tags, ends, size, until }: Snapshot): void {
     const envelopes: Known[] = [];
     const read = new Map<string, Known>();
     const left: number[] = [];
@@ -280,8 +293,8 @@ export class LaneWindow {
     }
     this.#read = read;
     this.#envelopes = envelopes;
-    if (this.#deep && left.length < ids.length)
-      this.#deep = { ids: left.map((index) => ids[index]!), tags: left.map((index) => tags[index]), ends };
+    const rest = { ids: left.map((index) => ids[index]!), tags: left.map((index) => tags[index]) };
+    this.#snapshot = { ...rest, ends, size, until };
     this.#arrangeFences();
   }
 
@@ -294,20 +307,21 @@ export class LaneWindow {
     }
   }
 
-  /** Reads the envelope data that the next batch may need. */
-  async #readData(lease: Lease, snapshot: Snapshot): Promise<void> {
+  /** Reads the envelope data that the next batch may need. @returns whether it has read any */
+  async #readData(lease: Lease, snapshot: Snapshot): Promise<boolean> {
     for (let reads = 0; reads < MAX_READS; reads++) {
       const wanted = this.#wanted(snapshot);
-      if (wanted.length === 0) return;
+      if (wanted.length === 0) return reads > 0;
       const jobs = await this.#options.laneStore.read(lease.lane, wanted, ENOUGH_BYTES);
-      if (jobs.length === 0) return;
+      if (jobs.length === 0) return reads > 0;
       for (const job of jobs) {
         // Another worker has applied the missing job, or an operator has removed it. The next snapshot shows which
         // envelopes are left.
-        if (!job) return;
+        if (!job) return true;
         this.#read.set(job.id, this.#open(job));
       }
     }
+    return true;
   }
 
   /** Returns ids of envelopes to read now. */
@@ -440,7 +454,10 @@ const NO_ENDS: ReadonlySet<string> = new Set();
  * job of such a tag is kept as an end: it stays unread, so that no later job of its workspace can take effect before the
  * missing ones.
  */
-function limitTags(ids: readonly string[], tags: readonly (string | undefined)[]): Snapshot {
+function limitTags(
+  ids: readonly string[],
+  tags: readonly (string | undefined)[],
+): Pick<Snapshot, 'ids' | 'tags' | 'ends'> {
   const counts = new Map<string | undefined, number>();
   const kept: { ids: string[]; tags: (string | undefined)[]; ends: Set<string> } = {
     ...{ ids: [], tags: [], ends: new Set() },
