@@ -1,10 +1,18 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { AcceptedObject, EnvelopeRequest } from '../../src/jobs/envelope.ts';
-import { identifierKey, laneOf } from '../../src/queue/lanes.ts';
+import { homeLane, identifierKey, laneOf } from '../../src/queue/lanes.ts';
 import type { Packable } from '../../src/queue/pack.ts';
 
 export const LANES = 4;
-export const workspaceId = uuidv7();
+export const workspaceId = workspaceOfHome(0);
+
+/** Creates the id of a workspace whose fences are applied in the given lane. */
+export function workspaceOfHome(lane: number): string {
+  for (;;) {
+    const id = uuidv7();
+    if (homeLane(id, LANES) === lane) return id;
+  }
+}
 
 /** Finds an external id, or an address, that belongs to the lane. */
 export function userOf(lane: number, number = 0): string {

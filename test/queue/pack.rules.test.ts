@@ -1,9 +1,18 @@
 import { validate } from 'uuid';
 import { describe, expect, test } from 'vitest';
-import { requestIndexesOf } from '../../src/jobs/envelope.ts';
-import type { LaneEntry } from '../../src/queue/lanes.ts';
+import { type AcceptedObject, requestIndexesOf } from '../../src/jobs/envelope.ts';
+import { type LaneEntry, laneOf, tagIn, tagOf } from '../../src/queue/lanes.ts';
 import { envelopesOf, pack } from '../../src/queue/pack.ts';
-import { bridge, deletion, event, LANES, request } from './named-objects.ts';
+import {
+  bridge,
+  deletion,
+  event,
+  LANES,
+  request,
+  userOf,
+  workspaceId,
+  workspaceOfHome,
+} from './named-objects.ts';
 
 const MANY = 1000;
 
@@ -19,16 +28,18 @@ function outline(entries: LaneEntry[]) {
 const idsOf = (...objects: { id: string }[]) => objects.map(({ id }) => id);
 
 describe('G3: an object with users of two lanes', () => {
-  test('is in both lanes, ordered with all their objects; other lanes are not affected', () => {
-    const [one, two, three, four, five] = [event(1), event(0), bridge(3, 1), event(3), event(1)];
+  test('is in the home lane and in both lanes, ordered with all their objects, and no other lane has it', () => {
+    const [one, two, three, four, five] = [event(1), event(2), bridge(3, 1), event(3), event(1)];
     const entries = pack([request(one, two, three), request(four, five)], LANES, MANY);
+    const fence = [0, 1, 3];
     expect(outline(entries)).toEqual([
-      { lane: 1, fence: [1, 3], objects: idsOf(one, three, four, five) },
-      { lane: 3, fence: [1, 3], objects: [] },
-      { lane: 0, objects: idsOf(two) },
+      { lane: 0, fence, objects: idsOf(one, three, four, five) },
+      { lane: 1, fence, objects: [] },
+      { lane: 3, fence, objects: [] },
+      { lane: 2, objects: idsOf(two) },
     ]);
     const [carrier, mark] = entries as [LaneEntry, LaneEntry];
-    expect(carrier.envelope.fence).toEqual({ id: carrier.id, lanes: [1, 3] });
+    expect(carrier.envelope.fence).toEqual({ id: carrier.id, lanes: fence, workspace_id: workspaceId });
     expect(mark.envelope.fence).toEqual(carrier.envelope.fence);
     expect(mark.envelope.requests).toEqual([]);
     expect(new Set(entries.map(({ id }) => id)).size).toBe(entries.length);
@@ -43,6 +54,28 @@ describe('G3: an object with users of two lanes', () => {
       { lane: 0, fence: [0, 1, 2, 3], objects: idsOf(one, two, three) },
       ...[1, 2, 3].map((lane) => ({ lane, fence: [0, 1, 2, 3], objects: [] })),
     ]);
+  });
+
+  test('has a fence for its workspace alone, in the home lane of the workspace', () => {
+    const other = workspaceOfHome(2);
+    const third = workspaceOfHome(0);
+    const of = (id: string, ...objects: AcceptedObject[]) => {
+      const made = request(...objects);
+      return { ...made, request: { ...made.request, workspace_id: id } };
+    };
+    const [one, two, three, four] = [bridge(0, 1), deletion(1), event(1), event(1)];
+    const entries = pack([request(one), of(other, two), of(third, three), request(four)], LANES, MANY);
+    const thirdLane = laneOf(third, `x:${userOf(1)}`, LANES);
+    expect(outline(entries)).toEqual([
+      { lane: 0, fence: [0, 1], objects: idsOf(one, four) },
+      { lane: 1, fence: [0, 1], objects: [] },
+      { lane: 2, fence: [2, 0, 1, 3], objects: idsOf(two) },
+      ...[0, 1, 3].map((lane) => ({ lane, fence: [2, 0, 1, 3], objects: [] })),
+      { lane: thirdLane, objects: idsOf(three) },
+    ]);
+    const owners = [workspaceId, workspaceId, other, other, other, other];
+    expect(entries.slice(0, 6).map(({ envelope }) => envelope.fence?.workspace_id)).toEqual(owners);
+    expect(entries.map(({ id }) => tagIn(id))).toEqual([...owners, third].map(tagOf));
   });
 
   test('creates consecutive fences if there are more objects than an envelope may have', () => {

@@ -15,6 +15,8 @@ const FOUND_BY: Readonly<Record<string, number>> = {
   'completed-with-objects-left': 1,
   'cut-envelope-from-the-start': 1,
   'fence-before-the-last-lane': 5,
+  'fence-passed-by-its-workspace': 5,
+  'arrival-before-earlier-objects': 5,
   'claims-what-is-applied': 1,
   'one-lane-in-two-transactions': 1,
   'finished-before-applied': 1,

@@ -264,6 +264,7 @@ export class Database {
       return true;
     }
     const arrived = this.#arrivals.get(fence) ?? new Set();
+    if (arrived.has(lane)) return false;
     this.#arrivals.set(fence, arrived.add(lane));
     this.#options.trace.note('arrived', { fence, lane, by });
     return false;

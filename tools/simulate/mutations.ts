@@ -89,8 +89,30 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'workers/fence/fences.ts',
-        find: 'others.every(barrier.hasArrived)',
-        replace: 'others.filter(barrier.hasArrived).length >= others.length - 1',
+        find: 'this.#missing(lanes, barrier).length === 0',
+        replace: 'this.#missing(lanes, barrier).length <= 1',
+      },
+    ],
+  },
+  {
+    name: 'fence-passed-by-its-workspace',
+    fault: 'later objects of the workspace of a fence do not wait for the fence',
+    edits: [
+      {
+        file: 'workers/lane/next-batch.ts',
+        find: '      blocked.add(fence.workspaceId);\n',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'arrival-before-earlier-objects',
+    fault: 'a lane arrives at a fence although earlier objects of the workspace have not taken effect in it',
+    edits: [
+      {
+        file: 'workers/fence/fence-order.ts',
+        find: 'common.set(workspaceId, NO_LANES);',
+        replace: 'void [common, workspaceId, NO_LANES];',
       },
     ],
   },

@@ -5,6 +5,7 @@ import type { TraceLine } from './trace.ts';
 interface Details {
   lane?: number;
   job?: string;
+  jobs?: string[];
   to?: string;
   owner?: string;
   by?: string;
@@ -60,6 +61,8 @@ class Seen {
   readonly ended = new Set<string>();
   /** The workers that have arrived at a fence, by fence. */
   readonly arrivals = new Map<string, Set<string>>();
+  /** Fences at which a lane waits, by lane. */
+  readonly waits = new Map<number, Set<string>>();
   /** The process that has delivered messages and not acknowledged them, by destination. */
   readonly unacknowledged = new Map<string, string>();
   /** The process that has the lease of a destination. */
@@ -88,6 +91,7 @@ class Seen {
         for (const id of details.envelopes!) this.applied.add(id);
         for (const id of [...details.envelopes!, ...details.cut!]) this.claims.delete(id);
         for (const id of details.cut!) this.cuts.set(id, by);
+        for (const fences of this.waits.values()) for (const id of details.envelopes!) fences.delete(id);
         for (const id of details.objects!) this.replayed.delete(id.replace(' (dead letter)', ''));
         return;
       case 'delivered':
@@ -110,6 +114,7 @@ class Seen {
         return;
       case 'arrived':
         this.arrivals.set(details.fence!, (this.arrivals.get(details.fence!) ?? new Set()).add(by));
+        this.waits.set(lane!, (this.waits.get(lane!) ?? new Set()).add(details.fence!));
         return;
     }
   }
@@ -272,6 +277,19 @@ const rarePaths: readonly RarePath[] = [
     name: 'a lane comes to a fence that is passed',
     isEssential: true,
     isTaken: is('arrived at a fence that is passed'),
+  },
+  {
+    name: 'several fences take effect in one transaction',
+    isEssential: true,
+    isTaken: ({ what, details }, { arrivals }) =>
+      what === 'committed' && details.envelopes!.filter((id) => arrivals.has(id)).length > 1,
+  },
+  {
+    name: 'a later envelope leaves a lane that waits at a fence',
+    isEssential: true,
+    isTaken: ({ what, details }, { waits }) =>
+      what === 'completed' &&
+      details.jobs!.some((job) => [...(waits.get(details.lane!) ?? [])].some((fence) => job > fence)),
   },
   {
     name: 'a worker ends at a fence',
