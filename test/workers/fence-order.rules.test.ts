@@ -106,7 +106,10 @@ test('G3: fences and objects of each workspace keep their order, and every lane 
           ...(lanes && { fence: { fence: { id, lanes }, isCarrier, workspaceId: owner, isOpen: false } }),
         };
       });
-      for (const { fence: { id }, isFirst } of fencesIn(window))
+      for (const {
+        fence: { id },
+        isFirst,
+      } of fencesIn(window))
         if (isFirst) arrived.set(id, (arrived.get(id) ?? new Set()).add(lane));
       // Applies the first entry of a random workspace that need not wait.
       const owner = `w${below(3)}`;
@@ -121,9 +124,8 @@ test('G3: fences and objects of each workspace keep their order, and every lane 
       for (const [index, one] of objects.entries())
         for (const later of objects.slice(index + 1))
           if (later.lanes.some((lane) => one.lanes.includes(lane)))
-            expect(
-              fleet.effects.indexOf(one.id),
-              `seed ${seed}: ${later.id} before ${one.id}`,
-            ).toBeLessThan(fleet.effects.indexOf(later.id));
+            expect(fleet.effects.indexOf(one.id), `seed ${seed}: ${later.id} before ${one.id}`).toBeLessThan(
+              fleet.effects.indexOf(later.id),
+            );
   }
 });

@@ -162,7 +162,9 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     scene.startWorker([1, 2]);
     await passed(fences.flat());
     expect(await events()).toBe(30);
-    const { rows } = await scene.pool.query('select count(distinct xmin::text)::integer as count from ledger');
+    const { rows } = await scene.pool.query(
+      'select count(distinct xmin::text)::integer as count from ledger',
+    );
     expect(rows[0].count).toBeLessThan(15);
     expect(await scene.arrivals()).toEqual([]);
   });

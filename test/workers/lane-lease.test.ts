@@ -46,7 +46,13 @@ test('a lane that has just been taken can be stopped immediately', async () => {
       forget() {},
       step: async () => ({ kind: 'abandoned' }),
     };
-    const context = { laneStore: connection.laneStore, scheduler, fences: silentFences(), config, log: silent };
+    const context = {
+      laneStore: connection.laneStore,
+      scheduler,
+      fences: silentFences(),
+      config,
+      log: silent,
+    };
     const lane = new LaneWorker(moment, context);
     if (moment > 0) await sleep(moment * 3);
     await withTimeout(2000, lane.stop());

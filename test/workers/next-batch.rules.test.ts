@@ -85,10 +85,33 @@ function envelope(parts: Record<string, number>, given: Partial<WaitingEnvelope>
   };
 }
 
+interface FenceOptions {
+  /** Whether the fence names its workspace. */
+  isNamed?: boolean;
+  /** Whether the entry has the objects of the fence. */
+  isCarrier?: boolean;
+  isOpen?: boolean;
+}
+
+/** Creates the entry of a fence. */
+function fence(
+  workspaceId = 'ann',
+  { isNamed = true, isCarrier = false, isOpen = false }: FenceOptions = {},
+): WaitingEnvelope {
+  const { parts, ...one } = envelope({ [workspaceId]: 1 });
+  return {
+    ...{ ...one, ...(isCarrier && { parts }) },
+    fence: {
+      ...{ isCarrier, isOpen, workspaceId: isNamed ? workspaceId : undefined },
+      fence: { id: one.id, lanes: isCarrier ? [0, 1] : [1, 0] },
+    },
+  };
+}
+
 const range = (length: number) => Array.from({ length }, (_, index) => index);
 const sum = (numbers: Iterable<number>) => [...numbers].reduce((all, one) => all + one, 0);
 
-/** Creates random envelopes: single-workspace, shared, empty, unread, untagged, and barriers. */
+/** Creates random envelopes: single-workspace, shared, empty, unread, untagged, barriers, and entries of fences. */
 function randomWindow(random: () => number, workspaces: string[]): WaitingEnvelope[] {
   return range(40).map(() => {
     const owners = range(random() < 0.3 ? 1 + Math.floor(random() * 4) : 1).map(
@@ -100,13 +123,18 @@ function randomWindow(random: () => number, workspaces: string[]): WaitingEnvelo
     if (odd < 0.1) return { ...one, parts: undefined };
     if (odd < 0.12) return { ...one, parts: undefined, tag: undefined };
     if (odd < 0.13) return { ...one, isBarrier: true, parts: undefined };
+    if (odd > 0.99)
+      return fence(owners[0], { isNamed: false, isCarrier: odd > 0.995, isOpen: random() < 0.5 });
+    if (odd > 0.85) return fence(owners[0], { isCarrier: odd > 0.92, isOpen: random() < 0.5 });
     return odd < 0.16 ? { ...one, tag: undefined } : one;
   });
 }
 
 /** Returns whether an envelope can contain objects of a workspace, as far as its known fields show. */
-function mayConcern({ tag, parts, isBarrier }: WaitingEnvelope, workspaceId: string): boolean {
+function mayConcern({ tag, parts, isBarrier, fence }: WaitingEnvelope, workspaceId: string): boolean {
   if (isBarrier) return true;
+  if (fence && !fence.isOpen) return (fence.workspaceId ?? workspaceId) === workspaceId;
+  if (fence && !parts) return false;
   if (parts) return parts.has(workspaceId);
   return tag === undefined || tag === SHARED || tag === tagOf(workspaceId);
 }
@@ -147,13 +175,46 @@ describe('a batch', () => {
     }
   });
 
+  test('G8: takes objects of other workspaces that are after a closed fence, and none of its workspace', () => {
+    const [before, behind, other] = [envelope({ ann: 1 }), envelope({ ann: 1 }), envelope({ bob: 1 })];
+    for (const isCarrier of [true, false]) {
+      const window = [before, fence('ann', { isCarrier }), behind, other];
+      const batch = nextBatch(window, accountsOf(), { ...ENOUGH, slice: SLICE });
+      expect(batch?.envelopes.map(({ id }) => id)).toEqual([before.id, other.id]);
+    }
+  });
+
+  test('takes several open fences of a workspace with the objects between and after them', () => {
+    const [first, second] = [fence('ann', { isCarrier: true, isOpen: true }), fence('ann', { isOpen: true })];
+    const third = fence('ann', { isCarrier: true, isOpen: true });
+    const [between, behind] = [envelope({ ann: 1 }), envelope({ ann: 1 })];
+    const window = [first, between, second, third, behind];
+    const batch = nextBatch(window, accountsOf(), { ...ENOUGH, slice: undefined });
+    expect(batch?.envelopes.map(({ id }) => id)).toEqual([first, between, third, behind].map(({ id }) => id));
+  });
+
+  test('G3: takes only a part of a shared envelope after a fence of one of its workspaces', () => {
+    const shared = envelope({ ann: 1, bob: 1 });
+    const batch = nextBatch([fence('ann'), shared], accountsOf(), { ...ENOUGH, slice: SLICE });
+    expect(batch?.envelopes).toEqual([{ id: shared.id, workspaces: new Set(['bob']) }]);
+  });
+
+  test('G3: takes no object after a closed fence that names no workspace', () => {
+    const [before, behind] = [envelope({ bob: 1 }), envelope({ bob: 1 })];
+    const window = [before, fence('ann', { isNamed: false }), behind];
+    const choose = () => nextBatch(window, accountsOf(), { ...ENOUGH, slice: SLICE });
+    expect(choose()?.envelopes.map(({ id }) => id)).toEqual([before.id]);
+    window[1]!.fence!.isOpen = true;
+    expect(choose()?.envelopes.map(({ id }) => id)).toEqual([before.id, behind.id]);
+  });
+
   test('is not empty if the first envelope can be applied', () => {
     for (let seed = 1; seed <= 400; seed++) {
       const random = createRandom(seed);
       const workspaces = range(4).map((index) => `workspace-${index}`);
       const window = randomWindow(random, workspaces);
       const [first] = window;
-      const isEligible = first!.parts !== undefined && !first!.isBarrier;
+      const isEligible = first!.parts !== undefined && !first!.isBarrier && first!.fence?.isOpen !== false;
       const batch = nextBatch(window, accountsOf(), { ...ENOUGH, slice: SLICE });
       if (isEligible) expect(batch?.envelopes.length, `seed ${seed}`).toBeGreaterThan(0);
     }

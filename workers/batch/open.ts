@@ -66,7 +66,7 @@ export function workspaceOfFence(
 ): string | undefined {
   if (named === undefined || !isVersionedUuid(named)) return undefined;
   const isNamed = (workspaceId: string) => workspaceId === named;
-  return lane !== lanes[0] || [...ownersOf(envelope)].every(isNamed) ? named : undefined;
+  return lane !== lanes[0] || [...partsOf(envelope, 0).keys()].every(isNamed) ? named : undefined;
 }
 
 /**

@@ -224,10 +224,13 @@ export class Fences {
   #wake(at: number): void {
     if (this.#isExchanging || (this.#timer && this.#timer.at <= at)) return;
     clearTimeout(this.#timer?.handle);
-    const handle = setTimeout(() => {
-      this.#timer = undefined;
-      void this.#exchange();
-    }, Math.max(0, at - performance.now()));
+    const handle = setTimeout(
+      () => {
+        this.#timer = undefined;
+        void this.#exchange();
+      },
+      Math.max(0, at - performance.now()),
+    );
     this.#timer = { at, handle };
   }
 

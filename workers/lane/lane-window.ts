@@ -473,4 +473,3 @@ function limitTags(
   }
   return kept;
 }
-

@@ -87,7 +87,9 @@ async function workspacesOf(pool: pg.Pool, count: number): Promise<string[]> {
      on conflict do nothing`,
     [count],
   );
-  const { rows } = await pool.query<{ id: string }>('select id from workspaces order by id limit $1', [count]);
+  const { rows } = await pool.query<{ id: string }>('select id from workspaces order by id limit $1', [
+    count,
+  ]);
   return rows.map(({ id }) => id);
 }
 
