@@ -11,9 +11,9 @@ export function openPostgresLanes(access: QueueAccess): LaneStore {
 const selectIds = `
   select id from job where queue = $1 and state = 'waiting' order by priority, seq limit $2`;
 
-/** Selects the same ids under a lease. Returns no row if the token does not hold the lease. */
+/** Selects the same ids under a lease, as one text. Returns no row if the token does not hold the lease. */
 const selectWindow = `
-  select array(${selectIds}) as ids
+  select array_to_string(array(${selectIds}), E'\\n') as ids
   from job held
   where held.queue = $1 and held.id = $3 and held.state = 'active' and held.lock_token = $4`;
 
@@ -106,8 +106,9 @@ function createPostgresBackend(access: QueueAccess): LaneBackend {
       return rows.map(({ id }) => id);
     },
     async window({ name }, { id, token }, max) {
-      const { rows } = await pool.query<{ ids: string[] }>(selectWindow, [name, max, id, token]);
-      return rows[0]?.ids;
+      const { rows } = await pool.query<{ ids: string }>(selectWindow, [name, max, id, token]);
+      const ids = rows[0]?.ids;
+      return ids === '' ? [] : ids?.split('\n');
     },
     async read({ name }, ids, bytes) {
       const { rows } = await pool.query<StoredEnvelope | { id: null }>(selectJobs, [

@@ -45,13 +45,13 @@ const completeWaiting = `
   return missing`;
 
 /**
- * Reads the ids of the first waiting jobs if the token holds the lease. The next job of the lane is the last element
- * of the list.
+ * Reads the ids of the first waiting jobs, as one text, if the token holds the lease. The next job of the lane is the last
+ * element of the list. A client parses one text much faster than a list of 32,768 ids.
  * KEYS: the lock, the list; ARGV: token, maximum number
  */
 const readWindow = `
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end
-  return redis.call('LRANGE', KEYS[2], -tonumber(ARGV[2]), -1)`;
+  return table.concat(redis.call('LRANGE', KEYS[2], -tonumber(ARGV[2]), -1), '\\n')`;
 
 /**
  * Reads a job from each of several equal sections of the list, and the length of its data, without reading the data.
@@ -100,7 +100,7 @@ const REMOVED_AT_ONCE = 32;
 
 interface Commands {
   completeWaiting(keys: number, ...given: string[]): Promise<string[] | null>;
-  readWindow(...given: (string | number)[]): Promise<string[] | null>;
+  readWindow(...given: (string | number)[]): Promise<string | null>;
   sampleJobs(...given: (string | number)[]): Promise<[length: number, ...sampled: (string | number)[]]>;
   readTimes(key: string): Promise<[added: string, now: string] | null>;
   readJobs(keys: number, ...given: (string | number)[]): Promise<[data: string | null, timestamp: string][]>;
@@ -153,7 +153,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
     head: (queue, max) => queue.getRanges(['waiting'], 0, max - 1, true),
     async window(queue, { id, token }, max) {
       const ids = await redis.readWindow(lockOf(queue, id), queue.toKey('wait'), token, max);
-      return ids?.reverse();
+      return ids === null ? undefined : ids === '' ? [] : ids.split('\n').reverse();
     },
     async read(queue, ids, bytes) {
       if (ids.length === 0) return [];

@@ -1,11 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Backend, eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { FULL } from '../workers/full-users.ts';
-import { paceNow } from './pace.ts';
+import { expectQuickReads, sendQuietly } from './quiet-events.ts';
 
 /** Numbers of requests of the expensive workspace. `G8_CHEAP=60,300,1000` measures each number. */
 const COUNTS = (process.env.G8_CHEAP ?? '20').split(',').map(Number);
@@ -15,13 +14,8 @@ const BACKENDS = (process.env.G8_FORM?.split(',') ?? eitherBackend) as Backend[]
 /** Users per request. Each user has about 230 KB of attributes. */
 const USERS = 75;
 
-/** Concurrent requests of the expensive workspace, and milliseconds between two requests of the quiet workspace. */
+/** Concurrent requests of the expensive workspace. */
 const AT_ONCE = 8;
-const PAUSE_MS = 40;
-
-/** Milliseconds after which 99% and 100% of the quiet workspace's requests must be readable. */
-const MAX_P99_MS = 500;
-const MAX_MS = 1000;
 
 let fleet: Fleet | undefined;
 afterEach(() => fleet?.stop());
@@ -59,33 +53,6 @@ async function sendAll({ edges, workspace }: Fleet, count: number): Promise<numb
   return statuses;
 }
 
-/** Sends requests of the quiet workspace. @returns sorted milliseconds from response until the event is readable */
-async function sendQuietly(
-  { edges, pool }: Fleet,
-  { key, id }: { key: string; id: string },
-  isOver: () => Promise<boolean>,
-): Promise<number[]> {
-  const waits: number[] = [];
-  for (let number = 0; !(await isOver()) || number < 20; number++) {
-    const external_id = `quiet-${crypto.randomUUID()}`;
-    const events = [{ external_id, name: 'visited', time: '2026-01-02T03:04:05Z' }];
-    const { status } = await send(edges[0]!.port, { path: '/users/track', key, json: { events } });
-    expect(status).toBe(201);
-    const accepted = performance.now();
-    const isReadable = async () =>
-      (
-        await pool.query('select from profiles where workspace_id = $1 and external_id = $2', [
-          id,
-          external_id,
-        ])
-      ).rowCount === 1;
-    while (!(await isReadable())) await sleep(4);
-    waits.push(performance.now() - accepted);
-    await sleep(PAUSE_MS);
-  }
-  return waits.sort((one, other) => one - other);
-}
-
 describe.each(BACKENDS)('G8: on %s', (backend) => {
   test.each(LANES.flatMap((lanes) => COUNTS.map((count) => [lanes, count] as const)))(
     'with %s lanes, quiet events are readable within 1 s during %i requests for large users',
@@ -116,15 +83,8 @@ describe.each(BACKENDS)('G8: on %s', (backend) => {
       });
       const waits = await sendQuietly(fleet, quiet, isApplied);
       const seconds = (performance.now() - began) / 1000;
-      const at = (share: number) => waits[Math.min(waits.length - 1, Math.floor(waits.length * share))]!;
-      const [median, p99, most] = [at(0.5), at(0.99), at(1)].map(Math.round);
-      process.stderr.write(
-        `${backend}, ${lanes} lanes, ${(await sent).length} requests, ${accepted} accepted, ${seconds.toFixed(1)} s: ` +
-          `${waits.length} quiet requests, p50 ${median} ms, p99 ${p99} ms, most ${most} ms\n`,
-      );
-      const pace = paceNow();
-      expect(p99).toBeLessThanOrEqual(MAX_P99_MS * pace);
-      expect(most).toBeLessThanOrEqual(MAX_MS * pace);
+      const requests = `${(await sent).length} requests, ${accepted} accepted, ${seconds.toFixed(1)} s`;
+      expectQuickReads(`${backend}, ${lanes} lanes, ${requests}`, waits);
     },
   );
 });
