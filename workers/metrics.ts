@@ -96,12 +96,12 @@ export function createWorkerMetrics(isAlone = true) {
     }),
     fences: new Counter({
       name: 'penstock_worker_fences_total',
-      help: 'Fences (points at which lanes wait for each other) that this process has applied.',
+      help: 'Fences (objects that are ordered in several lanes) that this process has applied.',
       registers,
     }),
     fenceWaitSeconds: new Histogram({
       name: 'penstock_worker_fence_wait_seconds',
-      help: 'Seconds for which a lane waited at a fence: the first lane until all others arrived, the others until the fence was passed.',
+      help: 'Seconds for which a workspace waited at a fence in a lane: in its home lane until all other lanes arrived, in the others until the fence was passed.',
       buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
       registers,
     }),

@@ -45,9 +45,9 @@ async function flood({ edges, workspace }: Fleet): Promise<number> {
             })),
           };
       const path = isMerge ? '/users/merge' : '/users/identify';
-      const { status } = await send(edges[0]!.port, { path, key: workspace.key, json });
-      if (status === 201) accepted += PER_REQUEST;
-      else expect(status).toBe(503);
+      const { status, body } = await send(edges[0]!.port, { path, key: workspace.key, json });
+      if (status === 201 || status === 202) accepted += PER_REQUEST;
+      else if (status !== 503) throw new Error(`${path} was answered with ${status}: ${JSON.stringify(body)}`);
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, sendSome));
@@ -56,7 +56,7 @@ async function flood({ edges, workspace }: Fleet): Promise<number> {
 
 describe.each(BACKENDS)('G8: on %s', (backend) => {
   test('with 4 lanes, quiet events are readable within 1 s while another workspace merges and identifies', {
-    timeout: 600_000,
+    timeout: 120_000,
   }, async () => {
     fleet = await startFleet(backend, {
       ...{ edges: 1, workers: 1 },
@@ -83,8 +83,7 @@ describe.each(BACKENDS)('G8: on %s', (backend) => {
       accepted = count;
     });
     const isApplied = async () => accepted !== undefined && (await applied()) >= accepted;
-    const waits = await sendQuietly(fleet, quiet, isApplied);
-    await sent;
+    const [waits] = await Promise.all([sendQuietly(fleet, quiet, isApplied), sent]);
     expect(accepted).toBeGreaterThan(PER_REQUEST);
     expectQuickReads(`${backend}, 4 lanes, ${accepted} identity operations`, waits);
   });
