@@ -1,4 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { fenceEntries } from '../../src/queue/pack.ts';
+import { encodeEnvelope } from '../../src/queue/wire.ts';
+import { compile } from '../../src/schemas/compile.ts';
 import { startCircles } from '../../tools/chaos/load/circles.ts';
 import { startLoad } from '../../tools/chaos/load/load.ts';
 import { Scene } from '../../tools/chaos/scene.ts';
@@ -30,6 +34,24 @@ describe.skipIf(reason)(`together with release ${previous.version}`, () => {
     expect(JSON.parse(readPrevious('package.json')).version).toBe(previous.version);
     const wire = previousFile('src/queue/wire.ts');
     expect(Number(/export const READS = (\d+)/.exec(wire)?.[1] ?? 1)).toBe(previous.reads);
+  });
+
+  test('G3: its workers recognize each entry of a fence of this release, and all workspaces wait there', () => {
+    const [, text] = /export const fenceSchema = (\{.*?\n\}) as const/s.exec(
+      previousFile('src/jobs/catalog.ts'),
+    )!;
+    const readSchema = new Function('uuid', 'text', `return ${text}`) as (...parts: object[]) => object;
+    const isFence = compile(readSchema({ type: 'string', format: 'uuid' }, { type: 'string' }));
+    const envelope = {
+      requests: [{ request_id: newId(), workspace_id: newId(), accepted_at: '2026-01-02T03:04:05Z' }],
+      objects: [],
+    };
+    for (const entry of fenceEntries(newId(), [2, 0, 3], envelope)) {
+      const { fence } = encodeEnvelope(entry.envelope);
+      expect(isFence(fence)).toBe(true);
+      expect(fence!.lanes).toContain(entry.lane);
+      expect(fence!.lanes[0] === entry.lane).toBe(entry.id === fence!.id);
+    }
   });
 
   test.each(eitherBackend)(
