@@ -47,7 +47,8 @@ async function flood({ edges, workspace }: Fleet): Promise<number> {
       const path = isMerge ? '/users/merge' : '/users/identify';
       const { status, body } = await send(edges[0]!.port, { path, key: workspace.key, json });
       if (status === 201 || status === 202) accepted += PER_REQUEST;
-      else if (status !== 503) throw new Error(`${path} was answered with ${status}: ${JSON.stringify(body)}`);
+      else if (status !== 503)
+        throw new Error(`${path} was answered with ${status}: ${JSON.stringify(body)}`);
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, sendSome));

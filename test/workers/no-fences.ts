@@ -1,10 +1,10 @@
+import { createLog } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { Fences } from '../../workers/fence/fences.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
-import { silent } from './batch.ts';
 
 /** Creates the fences of a worker whose queries about fences have no answer rows. */
 export function silentFences(lanes = 1): Fences {
   const pool = { query: async () => ({ rows: [] }) } as unknown as Pool;
-  return new Fences({ pool, lanes, metrics: createWorkerMetrics(), log: silent });
+  return new Fences({ pool, lanes, metrics: createWorkerMetrics(), log: createLog('test', 'silent') });
 }

@@ -147,8 +147,13 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'workers/lane/lane-worker.ts',
-        find: "if (isDone() && (isOver || this.#closing.signal.aborted)) return 'finish';",
-        replace: "if (isOver || this.#closing.signal.aborted) return 'finish';",
+        find: 'if (isClosing || (isDone() && isOver)) {',
+        replace: 'if (isClosing || isOver) {',
+      },
+      {
+        file: 'workers/lane/lane-worker.ts',
+        find: "return isDone() ? 'finish' : 'giveBack';",
+        replace: "return 'finish';",
       },
     ],
   },
