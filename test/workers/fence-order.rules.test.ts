@@ -42,11 +42,11 @@ test('G3: a lane does not arrive at a fence before envelopes that may have objec
   expect(waits({ tag: undefined, isBarrier: true }, fence('F', [0, 1]))).toEqual([]);
 });
 
-test('a lane arrives at several fences if the lane that applies the last one has all of them', () => {
+test('a lane arrives at several fences if the home lane of the last fence has all of them', () => {
   expect(waits(fence('F', [0, 1]), fence('G', [0, 1, 2]), fence('H', [0, 1]))).toEqual(['F!', 'G!', 'H!']);
 });
 
-test('G3: a lane does not arrive at a fence before one that the applying lane of it does not have', () => {
+test('G3: a lane does not arrive at a fence after a fence that is missing in the home lane of the later fence', () => {
   expect(waits(fence('F', [2, 1]), fence('G', [0, 1]))).toEqual(['F!']);
   expect(waits(fence('F', [0, 2, 1]), fence('G', [2, 1]), fence('H', [0, 1]))).toEqual(['F!', 'G!']);
   expect(waits(fence('F', [1, 2]), fence('G', [0, 1]))).toEqual(['F!']);
