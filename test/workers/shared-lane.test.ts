@@ -93,16 +93,33 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with a slow enve
     expect((await readSums(scene.pool, scene.workspace)).points).toBe(before.points + 30);
   });
 
-  test('stops at a fence after the slow envelope', async () => {
+  test('applies envelopes of another workspace before a fence that waits for the slow one', async () => {
     const both = scene.startWorker([1]);
     const fence = scene.fence([0, 1], event(uuidv7(), 'fenced'));
+    const long = of(scene.workspace, ...changesOfFull(60));
+    await scene.producer.add([long]);
+    await isChanged(1);
+    await scene.producer.add(fence);
+    const behind = of(neighbour, event('ann', 'behind'));
+    await scene.producer.add([behind]);
+    await waitUntil(() => scene.ledger(behind.id), { what: 'the envelope after the fence' });
+    expect(await scene.ledger(fence[0]!.id)).toBe(false);
+    await waitUntil(() => scene.ledger(fence[0]!.id), { what: 'the fence' });
+    expect(await scene.ledger(long.id)).toBe(true);
+    await both();
+  });
+
+  test('applies no later envelope before a fence of an earlier release', async () => {
+    const both = scene.startWorker([1]);
+    const fence = scene.fence([0, 1], event(uuidv7(), 'fenced'));
+    for (const { envelope } of fence) delete envelope.fence!.workspace_id;
     const long = of(scene.workspace, ...changesOfFull(30));
     await scene.producer.add([long]);
     await isChanged(1);
     await scene.producer.add(fence);
-    const follower = of(neighbour, event('ann', 'behind'));
-    await scene.producer.add([follower]);
-    await waitUntil(() => scene.ledger(follower.id), { what: 'what is behind the fence' });
+    const behind = of(neighbour, event('ann', 'behind'));
+    await scene.producer.add([behind]);
+    await waitUntil(() => scene.ledger(behind.id), { what: 'the envelope after the fence' });
     expect(await scene.ledger(long.id)).toBe(true);
     expect(await scene.ledger(fence[0]!.id)).toBe(true);
     await both();
