@@ -81,6 +81,12 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     }),
     fence: (lanes: number[], ...objects: AcceptedObject[]) =>
       fenceEntries(envelopeId([workspace.id]), lanes, envelope(objects)),
+    /** Creates a fence as an earlier release does: its ids have no tag, and it names no workspace. */
+    earlierFence(lanes: number[], ...objects: AcceptedObject[]): LaneEntry[] {
+      const entries = fenceEntries(uuidv7(), lanes, envelope(objects));
+      for (const entry of entries) delete entry.envelope.fence!.workspace_id;
+      return entries;
+    },
 
     /** Starts a worker for these lanes; a `deaf` worker receives no notifications. */
     startWorker(lanes: number[], { deaf = false, log = silent, fenceStore }: WorkerOptions = {}) {

@@ -111,8 +111,7 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with a slow enve
 
   test('applies no later envelope before a fence of an earlier release', async () => {
     const both = scene.startWorker([1]);
-    const fence = scene.fence([0, 1], event(uuidv7(), 'fenced'));
-    for (const { envelope } of fence) delete envelope.fence!.workspace_id;
+    const fence = scene.earlierFence([0, 1], event(uuidv7(), 'fenced'));
     const long = of(scene.workspace, ...changesOfFull(30));
     await scene.producer.add([long]);
     await isChanged(1);
