@@ -108,19 +108,4 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with a slow enve
     expect(await scene.ledger(long.id)).toBe(true);
     await both();
   });
-
-  test('applies no later envelope before a fence of an earlier release', async () => {
-    const both = scene.startWorker([1]);
-    const fence = scene.earlierFence([0, 1], event(uuidv7(), 'fenced'));
-    const long = of(scene.workspace, ...changesOfFull(30));
-    await scene.producer.add([long]);
-    await isChanged(1);
-    await scene.producer.add(fence);
-    const behind = of(neighbour, event('ann', 'behind'));
-    await scene.producer.add([behind]);
-    await waitUntil(() => scene.ledger(behind.id), { what: 'the envelope after the fence' });
-    expect(await scene.ledger(long.id)).toBe(true);
-    expect(await scene.ledger(fence[0]!.id)).toBe(true);
-    await both();
-  });
 });
