@@ -73,7 +73,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
     .option('--pinned', 'also one worker and two while Postgres has a core of its own (needs taskset)', false)
     .option('--traced', 'also while one request in a hundred, and while every request is traced', false)
     .option('--streamed', 'also while everything is sent on to two webhooks', false)
-    .option('--tenants', 'also a thousand workspaces, and a quiet one beside one that floods', false)
+    .option('--tenants', 'also a thousand workspaces, and a quiet one alongside a noisy one', false)
     .option('--fences', 'also objects in several lanes, of one workspace and of 20 per flush', false)
     .option(
       '--shapes',

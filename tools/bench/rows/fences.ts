@@ -54,7 +54,10 @@ async function openLanes({ databaseUrl, redisUrl }: Contender) {
   const config = readConfig({ DATABASE_URL: databaseUrl, REDIS_URL: redisUrl, LANES: String(LANES) });
   const connection = connectProducer(config, databaseUrl);
   while (!connection.ready()) await sleep(5);
-  const producer = createLaneProducer(connection, ADD_TIMEOUT_MS, createLog('test', 'silent'));
+  const producer = createLaneProducer(connection, {
+    timeout: ADD_TIMEOUT_MS,
+    log: createLog('test', 'silent'),
+  });
   return {
     add: (flush: Packable[]) => producer.add(pack(flush, LANES, MAX_ENVELOPE_OBJECTS)),
     async stop() {
