@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import { readConfig } from '../platform/config.ts';
 import type { Field, Fields, SecretSource } from '../resources/fields.ts';
 import {
   type Action,
@@ -23,7 +24,7 @@ import {
   readSecret,
   type SecretOptions,
 } from './integrations/source-options.ts';
-import { addList, printRow } from './output.ts';
+import { addList, printPage, printRow } from './output.ts';
 
 type Options = Record<string, unknown> & { json?: boolean; workspace?: string; company?: string };
 
@@ -41,7 +42,7 @@ export function addResource<One extends { id: string }>(program: Command, resour
     addNamed(command, resource, { verb: 'show', ...showing }).action(
       run(resource, async (context, one, { json }) => printRow(json, rowOf(resource, await one(context)))),
     );
-  for (const action of resource.actions)
+  for (const action of resource.actions.filter(({ isConsoleOnly }) => !isConsoleOnly))
     addFields(addNamed(command, resource, action), action.fields).action(
       run(resource, async (context, one, options) => {
         const values = readFields(action.fields, options);
@@ -69,7 +70,9 @@ function addOwnerVerb<One extends { id: string }>(
     await withInstallation(async (installation) => {
       const values = readFields(creation.fields, options);
       const owner = await ownerOf(resource, installation, options);
-      print(resource, await creation.run(contextOf(installation), { owner, values }), options.json);
+      const outcome = await creation.run(contextOf(installation), { owner, values });
+      if (outcome.rows) printAll(resource, outcome.rows, options.json);
+      else print(resource, outcome, options.json);
     });
   });
 }
@@ -85,6 +88,10 @@ async function ownerOf(
 
 function addListing<One extends { id: string }>(command: Command, resource: Resource<One>): void {
   const { scope, naming, many, one, nouns, columns, listing } = resource;
+  if (listing.isWhole) {
+    addWholeListing(command, resource);
+    return;
+  }
   const cells = columns.filter(({ not }) => !not?.includes('table'));
   addList<One>(command, {
     ...{ one, many, ...(nouns !== undefined && { nouns }), ...listing },
@@ -96,6 +103,34 @@ function addListing<One extends { id: string }>(command: Command, resource: Reso
   });
 }
 
+/** Adds the verb `list` of a resource that is printed at once. */
+function addWholeListing<One extends { id: string }>(command: Command, resource: Resource<One>): void {
+  const { scope, listing } = resource;
+  const { withoutOwner } = listing;
+  const verb = addVerb(command, 'list', listing);
+  const option = `--${scope} <${scope}>`;
+  if (withoutOwner) verb.option(option, `name or id of the ${scope}`);
+  else verb.requiredOption(option, `name or id of the ${scope}`);
+  verb.action(async (options: Options) => {
+    if (withoutOwner && options[scope] === undefined)
+      return printAll(resource, withoutOwner(readConfig()), options.json);
+    await withInstallation(async (installation) => {
+      const { id } = await ownerOf(resource, installation, options);
+      const page = { owners: [id], limit: Number.MAX_SAFE_INTEGER };
+      printAll(resource, await resource.list(contextOf(installation), page), options.json);
+    });
+  });
+}
+
+function printAll<One extends { id: string }>(
+  resource: Resource<One>,
+  all: readonly One[],
+  json: boolean | undefined,
+): void {
+  const { many, nouns = many } = resource;
+  printPage(json, nouns, { rows: all.map((one) => rowOf(resource, one)), next: null });
+}
+
 /** Adds a verb that acts on one record. */
 function addNamed<One extends { id: string }>(
   command: Command,
@@ -103,10 +138,9 @@ function addNamed<One extends { id: string }>(
   verb: Pick<Action<One>, 'verb' | 'sentence' | 'example'>,
 ): Command {
   const { argument, help, isWithin, options = {} } = naming;
-  const isId = argument.slice(1, -1) === 'id';
   const added = addVerb(command, verb.verb, verb);
-  if (isId) added.argument(argument, help, parseId);
-  else added.argument(argument, help);
+  if (argument?.slice(1, -1) === 'id') added.argument(argument, help!, parseId);
+  else if (argument !== undefined) added.argument(argument, help!);
   if (isWithin) added.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
   return addFields(added, options);
 }
@@ -120,15 +154,20 @@ type Work<One> = (
 /** Returns an action that finds the named record and passes it to `work`. It rejects with a Refusal if none matches. */
 function run<One extends { id: string }>(resource: Resource<One>, work: Work<One>) {
   const { naming, one, noun, scope } = resource;
-  return async (text: string | undefined, options: Options) => {
+  // Commander calls an action with the argument, if the verb has one, the options and the command.
+  return async (...given: unknown[]) => {
+    const [text, options] = (given.length > 2 ? given : [undefined, ...given]) as [
+      string | undefined,
+      Options,
+    ];
     await withInstallation(async (installation) => {
       const find = async (context: Context) => {
         const owner = naming.isWithin ? await ownerOf(resource, installation, options) : undefined;
-        const given = { text, options: readFields(naming.options ?? {}, options), owner };
-        const found = await (naming.find?.(context, given) ?? resource.find(context, text ?? '', undefined));
+        const named = { text, options: readFields(naming.options ?? {}, options), owner };
+        const found = await (naming.find?.(context, named) ?? resource.find(context, text ?? '', undefined));
         if (found !== undefined) return found;
-        const value = text ?? Object.values(given.options).find((option) => option !== undefined);
-        const by = naming.by?.(given) ?? 'the id';
+        const value = text ?? Object.values(named.options).find((option) => option !== undefined);
+        const by = naming.by?.(named) ?? 'the id';
         throw new Refusal(
           naming.isWithin
             ? `the ${scope} has no ${one} '${value}'`

@@ -68,6 +68,22 @@ export function resourcePages<One extends { id: string }>(
   return new Renderer(resource, extras).pages();
 }
 
+/** Renders the resources of one owner as a table with the buttons that the viewer may press, for another page. */
+export async function resourceTable<One extends { id: string }>(
+  resource: Resource<One>,
+  visit: ResourceVisit,
+  owner: Owner,
+): Promise<Html> {
+  const all = await resource.list(contextOf(visit), { owners: [owner.id], newestFirst: true, limit: PAGE });
+  return new Renderer(resource, {}).table(visit, all);
+}
+
+/** A form whose values were rejected: the verb of its action, the values and their errors. */
+interface Tried {
+  verb: string;
+  sent: Sent;
+}
+
 class Renderer<One extends { id: string }> {
   readonly #resource: Resource<One>;
   readonly #extras: Extras<One>;
@@ -80,7 +96,7 @@ class Renderer<One extends { id: string }> {
   }
 
   pages(): Page<PageServices>[] {
-    const { permit, creation, title, nameOf, actions } = this.#resource;
+    const { permit, creation, ownerActions = [], title, nameOf, actions } = this.#resource;
     const one = `${this.#path}/:id`;
     return [
       {
@@ -89,12 +105,11 @@ class Renderer<One extends { id: string }> {
           ...{ title, body: await this.#list(this.#entered(visit)), ...this.#noticeOf(visit) },
         }),
       },
-      ...(creation
+      ...(creation || ownerActions.length > 0
         ? [
             {
               ...{ method: 'post' as const, path: this.#path, right: permit },
-              handle: (visit: ResourceVisit) =>
-                this.#create(this.#entered(visit), this.#chosenCreation(visit, creation)),
+              handle: (visit: ResourceVisit) => this.#create(this.#entered(visit)),
             },
           ]
         : []),
@@ -156,8 +171,8 @@ class Renderer<One extends { id: string }> {
     return { chosen, choice, ids: (chosen ? [chosen] : workspaces).map(({ id }) => id) };
   }
 
-  async #list(visit: ResourceVisit, sent?: Sent): Promise<Html> {
-    const { title, lead, many, listing: _, columns, creation, scope, empty: hint } = this.#resource;
+  async #list(visit: ResourceVisit, tried?: Tried): Promise<Html> {
+    const { title, lead, many, creation, scope, empty: hint } = this.#resource;
     const { query } = visit;
     const { chosen, choice, ids } = await this.#owners(visit);
     const found = await this.#resource.list(contextOf(visit), {
@@ -177,46 +192,59 @@ class Renderer<One extends { id: string }> {
       [scope]: chosen?.id,
       ...Object.fromEntries(search?.parameters.map((name) => [name, query(name)]) ?? []),
     };
-    const several = scope === 'workspace' && visit.workspaces.length > 1 && !this.#resource.isOfOne;
-    const listed = columns.filter(
-      (column) =>
-        isShownIn(column, 'list') && (column.title !== 'Workspace' || several || scope === 'company'),
-    );
-    const buttons = this.#resource.actions.filter(({ isInList }) => isInList);
-    const rows = shown.map((one) => [
-      html`<a href="${this.#pathOf(visit, one)}">${this.#resource.nameOf(one)}</a>`,
-      ...listed.map((column) => cellOf(column, one)),
-      ...more.map(({ cell }) => cell(one)),
-      ...(buttons.length > 0
-        ? [
-            buttons
-              .filter((action) => this.#may(visit, action, one))
-              .map((action) => this.#button(visit, action, one)),
-          ]
-        : []),
-    ]);
-    const headings: Heading[] = [
-      'Name',
-      ...listed.map(({ title: name = '', kind }) =>
-        kind === 'number' ? { name, number: true as const } : name,
-      ),
-      ...more.map(({ title: name }) => name),
-      ...(buttons.length > 0 ? ['Actions'] : []),
-    ];
+    const sent = creation && tried?.verb === creation.verb ? tried.sent : undefined;
     return html`<h1>${title}</h1>
 <p class="lead">${lead}</p>
 ${choice}${search?.found(visit)}
 ${
-  rows.length > 0
-    ? table(title, headings, rows)
+  shown.length > 0
+    ? this.table(visit, shown, more)
     : query('before') === ''
       ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
       : empty(`No older ${many}`, html`<a href="${pathWith(this.#path, kept)}">The newest ones</a>`)
 }
 ${found.length > PAGE && nextPage(this.#path, { ...kept, before: shown.at(-1)!.id })}
 ${below}
-${this.#ownerForms(visit, chosen, sent)}
-${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || rows.length === 0 })}`;
+${this.#ownerForms(visit, chosen, tried)}
+${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || shown.length === 0 })}`;
+  }
+
+  /** Renders resources as a table, with the buttons of the list that the viewer may press. */
+  table(visit: ResourceVisit, all: readonly One[], more: readonly ExtraColumn<One>[] = []): Html {
+    const { title, nameTitle = 'Name', columns, scope, isOfOne, actions, nameOf } = this.#resource;
+    const several = scope === 'workspace' && visit.workspaces.length > 1 && !isOfOne;
+    const listed = columns.filter(
+      (column) =>
+        isShownIn(column, 'list') && (column.title !== 'Workspace' || several || scope === 'company'),
+    );
+    const buttons = actions.filter(({ isInList }) => isInList);
+    const offered = all.map((one) => buttons.filter((action) => this.#may(visit, action, one)));
+    const hasButtons = offered.some(({ length }) => length > 0);
+    const rows = all.map((one, index) => [
+      html`<a href="${this.#pathOf(visit, one)}">${nameOf(one)}</a>`,
+      ...listed.map((column) => cellOf(column, one)),
+      ...more.map(({ cell }) => cell(one)),
+      ...(hasButtons
+        ? [
+            html`<div class="buttons">${offered[index]!.map((action) => this.#listButton(visit, action, one))}</div>`,
+          ]
+        : []),
+    ]);
+    const headings: Heading[] = [
+      nameTitle,
+      ...listed.map(({ title: name = '', kind }) =>
+        kind === 'number' ? { name, number: true as const } : name,
+      ),
+      ...more.map(({ title: name }) => name),
+      ...(hasButtons ? ['Actions'] : []),
+    ];
+    return table(title, headings, rows);
+  }
+
+  /** Renders the button of an action without a form, or a link to the form of the action. */
+  #listButton(visit: ResourceVisit, action: Action<One>, one: One): Html {
+    if (isButton(action)) return this.#button(visit, action, one);
+    return html`<a class="button" href="${this.#pathOf(visit, one)}#${action.verb}" aria-label="${action.button} ${this.#resource.nameOf(one)}">${action.button}</a>`;
   }
 
   /** Returns the owners for which the viewer may create an entry. */
@@ -233,21 +261,17 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
     return isPermitted(viewer, permit) ? [chosen ?? { id: '', name: '' }] : [];
   }
 
-  #ownerForms(visit: ResourceVisit, chosen: Owner | undefined, sent: Sent | undefined): Part {
+  #ownerForms(visit: ResourceVisit, chosen: Owner | undefined, tried: Tried | undefined): Part {
     const { ownerActions = [], scope } = this.#resource;
     const offered = ownerActions.filter(({ permit }) => isPermitted(visit.viewer, permit, chosen?.id));
     if (scope !== 'installation' && !chosen) return undefined;
-    return offered.map(
-      ({
-        verb,
-        button,
-        lead,
-        fields,
-      }) => html`<details class="card create" id="${verb}"><summary>${button}</summary>
+    return offered.map(({ verb, button, lead, fields }) => {
+      const sent = verb === tried?.verb ? tried.sent : undefined;
+      return html`<details class="card create" id="${verb}"${sent && html` open`}><summary>${button}</summary>
 ${lead !== undefined && html`<p class="lead">${lead}</p>`}
-<form class="stack" method="post" action="${this.#path}"><input type="hidden" name="action" value="${verb}"><input type="hidden" name="${scope}" value="${chosen?.id}">
-${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</button></p></form></details>`,
-    );
+<form class="stack" method="post" action="${this.#path}#${verb}">${formProblem(sent)}<input type="hidden" name="action" value="${verb}"><input type="hidden" name="${scope}" value="${chosen?.id}">
+${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</button></p></form></details>`;
+    });
   }
 
   #creationForm(
@@ -280,23 +304,22 @@ ${formFields(creation.fields, { id: 'create', sent })}
 <p class="actions"><button class="main">${creation.button}</button></p></form></details>`;
   }
 
-  /** Returns the owner action that the form names, or the creation if it names none. */
-  #chosenCreation({ field }: ResourceVisit, creation: Creation<One>): Creation<One> {
-    const all = [creation, ...(this.#resource.ownerActions ?? [])];
-    const chosen = all.find(({ verb }) => verb === (field('action') || creation.verb));
-    if (!chosen) throw new PageError(400, `'action' must be ${all.map(({ verb }) => verb).join(' or ')}.`);
-    return chosen;
-  }
-
-  async #create(visit: ResourceVisit, creation: Creation<One>): Promise<Reply> {
-    const { scope, title } = this.#resource;
+  async #create(visit: ResourceVisit): Promise<Reply> {
+    const { scope, title, creation: main, ownerActions = [] } = this.#resource;
     const owner = await this.#ownerOfNew(visit);
-    requirePermit(visit, creation.permit, owner.id);
+    const all = main ? [main, ...ownerActions] : ownerActions;
+    // A form without `action` creates.
+    const creation = all.find(({ verb }) => verb === (visit.field('action') || main?.verb));
+    // A viewer who may do none of the actions gets 403, also for an unknown action.
+    const open = all.find(({ permit }) => isPermitted(visit.viewer, permit, owner.id));
+    requirePermit(visit, (creation ?? open ?? all[0]!).permit, owner.id);
+    if (!creation) throw new PageError(400, `'action' must be ${all.map(({ verb }) => verb).join(' or ')}.`);
     const { values, ...sent } = readForm(visit, creation.fields);
     const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
       ...{ title, status },
       body: await this.#list(withQuery(visit, scope, owner.id), {
-        ...{ given: { ...sent.given, [scope]: [owner.id] }, problems },
+        verb: creation.verb,
+        sent: { given: { ...sent.given, [scope]: [owner.id] }, problems },
       }),
     });
     if (Object.keys(sent.problems).length > 0) return again(sent.problems);
@@ -349,7 +372,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
    * @throws {PageError} if it does not exist or the viewer may not see it
    */
   async #find(visit: ResourceVisit): Promise<One> {
-    const { scope, find, ownerOf, one: noun } = this.#resource;
+    const { scope, find, ownerOf, one: noun, isId = isUuid } = this.#resource;
     const { params, viewer, workspaces, findWorkspace, query, field } = visit;
     const id = params.id ?? '';
     const owners = scope === 'company' ? 'company' : 'workspaces';
@@ -357,7 +380,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
       404,
       `${noun[0]!.toUpperCase()}${noun.slice(1)} not found in your ${owners}.`,
     );
-    if (!isUuid(id)) throw unknown;
+    if (!isId(id)) throw unknown;
     if (scope === 'workspace') {
       const named = query('workspace') || field('workspace');
       const chosen = named === '' ? undefined : await findWorkspace(named);
@@ -378,7 +401,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
     return found;
   }
 
-  async #show(visit: ResourceVisit, one: One, tried?: { verb: string; sent: Sent }): Promise<Html> {
+  async #show(visit: ResourceVisit, one: One, tried?: Tried): Promise<Html> {
     const { columns, nameOf, actions } = this.#resource;
     const offered = actions.filter((action) => this.#may(visit, action, one));
     // The problem of an action without a form, or of one that is no longer offered, is shown below the buttons.
@@ -408,7 +431,7 @@ ${offered.filter((action) => !isButton(action)).map((action) => this.#actionForm
     visit: ResourceVisit,
     { action, one, sent }: { action: Action<One>; one: One; sent: Sent | undefined },
   ): Html {
-    const { verb, button, lead, fields, confirm, filled, isDanger } = action;
+    const { verb, button, submit = button, lead, fields, confirm, filled, isDanger } = action;
     const word = confirm?.(one).trim();
     return html`<h2 id="${verb}">${button}</h2>
 ${lead !== undefined && html`<p class="lead">${lead}</p>`}
@@ -418,7 +441,7 @@ ${
   word !== undefined &&
   html`<label>Type ${word} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${word}" required></label>`
 }
-<p class="actions"><button class="${isDanger ? 'danger' : 'main'}">${button}</button></p></form>`;
+<p class="actions"><button class="${isDanger ? 'danger' : 'main'}">${submit}</button></p></form>`;
   }
 
   async #act(visit: ResourceVisit): Promise<Reply> {

@@ -63,6 +63,8 @@ export interface Outcome<One> {
   more?: Row;
   /** JSON that replaces the JSON of the resource. */
   row?: Row;
+  /** The resources of the owner after an action on all of them. */
+  rows?: One[];
   /** A sentence for the user. */
   note?: string | undefined;
 }
@@ -72,6 +74,10 @@ interface Verb<F extends Fields> {
   verb: string;
   /** Label of the button. */
   button: string;
+  /** Label of the button below the form; absent if it equals `button`. */
+  submit?: string;
+  /** Whether the command line does not have the verb. */
+  isConsoleOnly?: boolean;
   /** Help of the command. */
   sentence: string;
   /** Example of the command, without the leading `penstock `. */
@@ -95,7 +101,7 @@ export interface Creation<One, F extends Fields = Fields> extends Verb<F> {
 export interface Action<One, F extends Fields = Fields> extends Verb<F> {
   /** Whether the button is red. */
   isDanger?: boolean;
-  /** Whether each row of the list has the button as well. */
+  /** Whether each row of the list has the button as well. If the action has a form, the button opens it. */
   isInList?: boolean;
   /** Returns a word that the user must type to confirm an irreversible action. */
   confirm?(one: One): string;
@@ -114,9 +120,9 @@ export interface Owner {
 
 /** How a command identifies a resource. */
 export interface Naming<One> {
-  /** `<id>`, or `[id]` if options can identify it too. */
-  argument: string;
-  help: string;
+  /** `<id>`, or `[id]` if options can identify it too; absent if only options identify it. */
+  argument?: string;
+  help?: string;
   /** Whether the lookup is limited to one workspace, which the command requires as an option. */
   isWithin?: boolean;
   /** Options that identify the resource. */
@@ -151,9 +157,20 @@ export interface Resource<One extends { id: string } = { id: string }> {
   isOfOne?: boolean;
   /** Permit that each page and form of the resource needs. An action needs its own permit as well. */
   permit: PagePermit;
+  /** Whether a text can be an id; absent for UUIDs. */
+  isId?(text: string): boolean;
+  /** Heading of the column with the name; absent for `Name`. */
+  nameTitle?: string;
   columns: readonly Column<One>[];
   list(context: Context, page: ListPage): Promise<One[]>;
-  listing: { sentence: string; example: string };
+  listing: {
+    sentence: string;
+    example: string;
+    /** Whether the command prints all at once, without paging. */
+    isWhole?: boolean;
+    /** Lists what applies without an owner. The command then needs no database. */
+    withoutOwner?(config: Config): One[];
+  };
   /** Finds a resource by id, in the given owners only; undefined means in all. */
   find(context: Context, id: string, owners: readonly string[] | undefined): Promise<One | undefined>;
   /** Returns the name of a resource, which is the heading of its page. */

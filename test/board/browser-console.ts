@@ -224,6 +224,7 @@ export async function openHostileConsole() {
     `/preference-centers/${scene.center}?user=user-1&${screens}`,
     ...['/accounts', '/accounts?q=nobody', `/accounts/${person}`, '/teams', `/teams/${team}`],
     ...[`/permission-sets/${set}`, '/workspaces', `/workspaces/${scene.shop}`, `/workspaces/${hall}`],
+    ...[`/limits?workspace=${hall}`, `/limits/users.track?workspace=${hall}`],
     ...['/keys', '/keys?workspace=school', `/keys/${scene.key}`, `/keys/${key.id}`],
     ...['/audit', '/audit?action=users.block', '/sessions', '/sessions?of=all'],
     ...['/search', '/search?q=user-1', '/nowhere', '/sign-out'],

@@ -193,6 +193,7 @@ async function visitEverything(): Promise<void> {
     ...[
       `/workspaces?after=${newId()}`,
       `/workspaces/${workspaceId}`,
+      ...[`/limits?${within}`, `/limits/scim?${within}`],
       '/keys',
       `/keys?${workspaceQuery}&before=${newId()}`,
     ],
@@ -226,9 +227,9 @@ async function visitEverything(): Promise<void> {
   await act('/keys', { workspace: workspaceId, name: 'till', permissions: 'users.track' });
   const [made] = await query("select id, identifier from api_keys where name = 'till'");
   await act(`/keys/${made.id}`, { confirm: made.identifier });
-  const limit = { bucket: 'scim', requests: '5', window_seconds: '5' };
-  for (const action of ['set', 'reset'])
-    await post(operator, `/workspaces/${workspaceId}`, { action, ...limit });
+  const limit = { requests: '5', window_seconds: '5' };
+  for (const action of ['set', 'reset']) await post(operator, `/limits/scim?${within}`, { action, ...limit });
+  await post(operator, '/limits', { workspace: workspaceId, action: 'reset' });
   await act('/teams', { workspace: workspaceId, name: 'Berlin' });
   await act('/permission-sets', { company: owner, name: 'Sees', permissions: 'view_segments' });
   await act('/scim-tokens', { company: owner, origin: 'https://idp.example', name: 'Directory' });

@@ -178,7 +178,10 @@ describe('access to each route by role', () => {
     ],
     ['get /workspaces', () => '/workspaces', usage, 200, 200],
     ['get /workspaces/:id', () => `/workspaces/${scene.shop}`, usage, 200, 404],
-    ['post /workspaces/:id', () => `/workspaces/${scene.shop}`, ['operator'], 400, 403],
+    ['get /limits', () => '/limits', usage, 200, 200],
+    ['post /limits', () => '/limits', ['operator'], 400, 400],
+    ['get /limits/:id', () => `/limits/users.track?workspace=${scene.shop}`, usage, 200, 404],
+    ['post /limits/:id', () => '/limits/users.track', ['operator'], 400, 404],
     ['get /keys', () => '/keys', keys, 200, 200],
     ['post /keys', () => '/keys', keyMakers, 400, 400],
     ['get /keys/:id', () => `/keys/${scene.key}`, keys, 200, 404],
@@ -299,8 +302,8 @@ describe('access to each route by role', () => {
     expect(await namesFor('operator')).toEqual([
       ...['/users', '/segments', '/groups', '/preference-centers', '/exports'],
       ...['/requests', '/refused-objects', '/dead-letters', '/syncs', '/streams'],
-      ...['/', '/queues', '/workspaces', '/keys', '/accounts', '/permission-sets', '/teams', '/scim-tokens'],
-      ...['/companies', '/audit'],
+      ...['/', '/queues', '/workspaces', '/limits', '/keys', '/accounts', '/permission-sets', '/teams'],
+      ...['/scim-tokens', '/companies', '/audit'],
     ]);
     expect(await namesFor('nothing')).toEqual(['/', '/queues']);
     expect(await namesFor('views users')).toEqual(['/users', '/', '/queues']);

@@ -37,24 +37,26 @@ test('only BOARD_USER can set and reset limits, with audit entries', async () =>
       words((await page(scene.operator, path)).text),
     )?.[1];
   expect(await rowOf()).toBe('50,000 1 min default');
-  const set = { action: 'set', bucket: 'users.track', requests: '7', window_seconds: '3600' };
-  expect((await post(scene.operator, path, set)).status).toBe(303);
+  const limit = `/limits/users.track?workspace=${scene.shop}`;
+  const set = { action: 'set', requests: '7', window_seconds: '3600' };
+  expect((await post(scene.operator, limit, set)).status).toBe(303);
   expect(await rowOf()).toBe('7 1 h own limit');
-  for (const wrong of [
-    { requests: '0' },
-    { requests: '1.5' },
-    { window_seconds: '3000000000' },
-    { bucket: 'all' },
-  ])
-    expect((await post(scene.operator, path, { ...set, ...wrong })).status).toBe(400);
+  for (const wrong of [{ requests: '0' }, { requests: '1.5' }, { window_seconds: '3000000000' }])
+    expect((await post(scene.operator, limit, { ...set, ...wrong })).status).toBe(400);
+  expect((await post(scene.operator, `/limits/all?workspace=${scene.shop}`, set)).status).toBe(404);
   const admin = await scene.people.arrive(['admin']);
-  expect((await post(admin.visitor, path, set)).status).toBe(403);
-  for (let press = 0; press < 2; press++)
-    await post(scene.operator, path, { action: 'reset', bucket: 'users.track' });
+  expect((await post(admin.visitor, limit, set)).status).toBe(403);
+  const resetAll = { action: 'reset', workspace: scene.shop };
+  expect((await post(admin.visitor, '/limits', resetAll)).status).toBe(403);
+  for (let press = 0; press < 2; press++) await post(scene.operator, limit, { action: 'reset' });
   expect(await rowOf()).toBe('50,000 1 min default');
   const { rows } = await searchAudit(scene.installation.database.pool, { subject: 'users.track', limit: 10 });
   expect(rows.map(({ action, detail }) => [action, detail])).toEqual([
     ['rate_limits.reset', {}],
     ['rate_limits.set', { requests: 7, window_seconds: 3600 }],
   ]);
+  await post(scene.operator, limit, set);
+  expect((await post(scene.operator, '/limits', { ...resetAll, bucket: 'moon' })).status).toBe(400);
+  expect((await post(scene.operator, '/limits', resetAll)).status).toBe(303);
+  expect(await rowOf()).toBe('50,000 1 min default');
 });

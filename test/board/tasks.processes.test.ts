@@ -96,15 +96,15 @@ describe.each(screens)(
 
     test('an operator raises a limit', async () => {
       await searchFor('shop', 'shop');
-      await press('Change limit of users.track');
-      await page.waitForURL('**/workspaces/*?bucket=users.track#limit');
+      await press('Change users.track');
+      await page.waitForURL('**/limits/users.track?workspace=*#set');
       await tabTo('Requests');
       await page.keyboard.press('Control+a');
       await page.keyboard.type('80000');
       await check();
       await press('Set limit');
       await page.getByRole('status').getByText('Limit set.').waitFor();
-      await page.getByRole('row', { name: 'users.track 80,000' }).waitFor();
+      await page.locator('.facts').getByText('80,000').waitFor();
       await check();
     });
 

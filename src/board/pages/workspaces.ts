@@ -2,15 +2,12 @@ import { DateTime } from 'luxon';
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
-import { choice, readCount, text } from '../../resources/fields.ts';
-import { type BucketName, buckets } from '../../schemas/limits.ts';
-import { bucketsOf, rulesOf } from '../../schemas/vendor-rules.ts';
-import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
+import { limits } from '../../resources/limits.ts';
 import type { Workspace } from '../access.ts';
 import { dailyChart } from '../chart.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, duration, empty, pathWith, table, uuid } from '../layout.ts';
-import { formFields, formProblem, readForm, type Sent } from '../resource-form.ts';
+import { empty, pathWith, table, uuid } from '../layout.ts';
+import { resourceTable } from '../resource-pages.ts';
 
 /** Number of days of usage that the page shows. */
 const DAYS = 30;
@@ -71,27 +68,18 @@ const show: Page<PageServices> = {
   },
 };
 
-/** @param sent the form of a limit that has an error */
-async function workspacePage(
-  { services, viewer, query }: Visit<PageServices>,
-  workspace: Workspace,
-  sent?: Sent,
-): Promise<Html> {
-  const { prisma } = services.database;
-  const [overrides, usage] = await Promise.all([
-    prisma.rateLimit.findMany({ where: { workspaceId: workspace.id } }),
+async function workspacePage(visit: Visit<PageServices>, workspace: Workspace): Promise<Html> {
+  const { services, viewer } = visit;
+  const [usage, limitTable] = await Promise.all([
     readUsage(services, workspace),
+    resourceTable(limits, visit, workspace),
   ]);
-  const isOperator = viewer.accountId === undefined;
-  const limits = limitsOf(overrides, services);
-  const chosen = limits.find(({ bucket }) => bucket === query('bucket'));
   return html`<h1>${workspace.name}</h1>
 <p class="lead">Workspace ${uuid(workspace.id)}${viewer.can('keys', workspace.id) && html` · <a href="${pathWith('/keys', { workspace: workspace.id })}">API keys</a>`}</p>
 <h2>Usage</h2>${usageOf(usage)}
 <h2>Limits</h2>
-<p class="lead">Maximum number of requests by bucket and window. Web answers further requests with 429.</p>
-${limitTable(limits, isOperator ? workspace : undefined)}
-${isOperator && limitForm(workspace, { chosen, sent })}`;
+<p class="lead">${limits.lead}</p>
+${limitTable}`;
 }
 
 interface Used {
@@ -151,98 +139,4 @@ ${table(
 <p class="faint pager">Days are in UTC. <code>penstock usage</code> prints earlier days.</p>`;
 }
 
-/** The limit of one bucket in a workspace. */
-interface Limit {
-  bucket: string;
-  requests: number;
-  windowSeconds: number;
-  /** Whether the workspace has its own limit, instead of the default. */
-  isOwn: boolean;
-}
-
-function limitsOf(overrides: RateLimitOverride[], { config }: PageServices): Limit[] {
-  const given = new Map(overrides.map((one) => [one.bucket, one]));
-  return Object.entries(bucketsOf(rulesOf[config.VENDOR_RULES])).map(([bucket, usual]) => {
-    const { requests, windowSeconds } = given.get(bucket) ?? usual;
-    return { bucket, requests, windowSeconds, isOwn: given.has(bucket) };
-  });
-}
-
-/** @param changeable the workspace if the viewer may change its limits */
-function limitTable(limits: Limit[], changeable: Workspace | undefined): Html {
-  const reset = ({ bucket }: Limit, { id }: Workspace) =>
-    html`<form method="post" action="/workspaces/${id}"><input type="hidden" name="bucket" value="${bucket}"><button name="action" value="reset" aria-label="Remove limit of ${bucket}">Remove limit</button></form>`;
-  return table(
-    'Limits',
-    ['Bucket', { name: 'Requests', number: true }, 'In', 'Source', ...(changeable ? ['Actions'] : [])],
-    limits.map((limit) => [
-      html`<code>${limit.bucket}</code>`,
-      grouped(limit.requests),
-      duration(limit.windowSeconds),
-      limit.isOwn ? badge('own limit', 'warn') : 'default',
-      ...(changeable
-        ? [
-            html`<div class="buttons"><a class="button" href="${pathWith(`/workspaces/${changeable.id}`, { bucket: limit.bucket })}#limit" aria-label="Change limit of ${limit.bucket}">Change</a>${limit.isOwn && reset(limit, changeable)}</div>`,
-          ]
-        : []),
-    ]),
-  );
-}
-
-const limitFields = {
-  bucket: choice({ label: 'Bucket', help: 'Endpoints that share the limit' }, Object.keys(buckets)),
-  requests: text({ label: 'Requests', help: 'Maximum number of requests per window' }, readCount),
-  window_seconds: text({ label: 'Window in seconds', help: 'For example 60' }, readCount),
-};
-
-/** @param chosen the limit whose values fill the form */
-function limitForm(
-  { id }: Workspace,
-  { chosen, sent }: { chosen: Limit | undefined; sent: Sent | undefined },
-): Html {
-  const filled = chosen && {
-    ...{ bucket: chosen.bucket, requests: String(chosen.requests) },
-    window_seconds: String(chosen.windowSeconds),
-  };
-  return html`<h2 id="limit">Change a limit</h2>
-<form class="stack card" method="post" action="/workspaces/${id}#limit">${formProblem(sent)}
-${formFields(limitFields, { id: 'limit', sent, filled })}
-<p class="actions"><button class="main" name="action" value="set">Set limit</button></p></form>`;
-}
-
-const act: Page<PageServices> = {
-  method: 'post',
-  path: '/workspaces/:id',
-  // Limits protect the installation from a workspace, so its own users cannot change them.
-  right: 'operator',
-  async handle(visit) {
-    const { services, viewer, params, actor, field } = visit;
-    const workspaceId = params.id ?? '';
-    const found = await viewer.find('usage', workspaceId);
-    if (found?.id !== workspaceId) throw new PageError(404, 'Workspace not found.');
-    const back = (done: string) => ({ to: pathWith(`/workspaces/${workspaceId}`, { done }) });
-    switch (field('action')) {
-      case 'set': {
-        const { values, ...sent } = readForm(visit, limitFields);
-        if (Object.keys(sent.problems).length > 0)
-          return { title: found.name, status: 400, body: await workspacePage(visit, found, sent) };
-        await setRateLimit(services.database, actor, {
-          ...{ workspaceId, bucket: values.bucket as BucketName },
-          ...{ requests: values.requests as number, windowSeconds: values.window_seconds as number },
-        });
-        return back('limited');
-      }
-      case 'reset': {
-        const bucket = field('bucket');
-        if (!Object.hasOwn(buckets, bucket))
-          throw new PageError(400, "'bucket' must be one of the buckets in the list.");
-        const count = await resetRateLimits(services.database, actor, { workspaceId, bucket });
-        return back(count > 0 ? 'unlimited' : 'as_before');
-      }
-      default:
-        throw new PageError(400, "'action' must be set or reset.");
-    }
-  },
-};
-
-export const workspacePages = [list, show, act];
+export const workspacePages = [list, show];
