@@ -36,7 +36,7 @@ async function main(host: Host): Promise<void> {
   let rejectsWrites: Heartbeat['rejectsWrites'] = () => undefined;
   let loss: () => QueueLoss | undefined = () => undefined;
   let clockSkew: () => number | undefined = () => undefined;
-  const { placing } = lanes;
+  const { placing, homeOf } = lanes;
   services.push({ name: 'producer', stop: lanes.stop });
   const refuse = () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet'));
   let producer: LaneProducer = { add: refuse, ...(placing && { placing: { ...placing, addTo: refuse } }) };
@@ -45,6 +45,7 @@ async function main(host: Host): Promise<void> {
     rejectsWrites: () => rejectsWrites(),
     producer: {
       add: (entries) => producer.add(entries),
+      homeOf,
       ...(placing && {
         placing: { ...placing, addTo: (shard, entries) => producer.placing!.addTo(shard, entries) },
       }),

@@ -153,8 +153,10 @@ interface Listing<Found> {
   owner?: Owner | undefined;
   /** Whether the owner option is required. */
   required?: boolean | undefined;
+  /** Adds the options of the list's filters. */
+  addOptions?(verb: Command): void;
   /** Reads a page, oldest first. */
-  list(installation: Installation, page: ListPage): Promise<Found[]>;
+  list(installation: Installation, page: ListPage, options: Record<string, unknown>): Promise<Found[]>;
   /** Converts a record for JSON output. */
   rowOf(found: Found): Row;
   /** Converts a record for the table; default: `rowOf`. */
@@ -174,6 +176,7 @@ export function addList<Found extends { id: string }>(
     example,
     owner,
     required,
+    addOptions,
     list,
     rowOf,
     cellsOf = rowOf,
@@ -184,16 +187,16 @@ export function addList<Found extends { id: string }>(
     verb.requiredOption(`--${owner} <${owner}>`, `name or id of the ${owner}`);
   else if (owner !== undefined)
     verb.option(`--${owner} <${owner}>`, `only ${many} of this ${owner} (name or id)`);
+  addOptions?.(verb);
   verb
     .option('--limit <number>', `maximum number of ${many} to show`, parseCount, 100)
     .option('--after <id>', `start after this ${one} (paging)`, parseId)
     .action(async (options: Options) => {
       await withInstallation(async (installation) => {
         const ownerId = owner && (await owners[owner](installation.database, options[owner]));
-        const found = await list(installation, {
-          ...{ owners: ownerId === undefined ? undefined : [ownerId], after: options.after },
-          limit: options.limit + 1,
-        });
+        const ownerIds = ownerId === undefined ? undefined : [ownerId];
+        const page = { owners: ownerIds, after: options.after, limit: options.limit + 1 };
+        const found = await list(installation, page, options);
         const { shown, next } = pageOf(found, options.limit, (last) => last.id);
         printPage(options.json, nouns, { rows: shown.map(options.json ? rowOf : cellsOf), next });
       });

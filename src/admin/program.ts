@@ -67,7 +67,7 @@ const groups: Group[] = [
     heading: 'Workspaces and access:',
     nouns: {
       companies: described('companies'),
-      workspaces: async () => (await import('./commands/workspaces.ts')).addWorkspaces,
+      workspaces: described('workspaces'),
       keys: described('keys'),
       limits: described('limits'),
       usage: async () => (await import('./commands/usage.ts')).addUsage,

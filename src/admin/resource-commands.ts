@@ -53,8 +53,13 @@ export function addResource<One extends { id: string }>(program: Command, resour
   return command;
 }
 
-const contextOf = ({ database, config }: Installation): Context => ({
-  ...{ database, config, actor: commandLine() },
+const contextOf = (installation: Installation): Context => ({
+  ...{ database: installation.database, config: installation.config, actor: commandLine() },
+  async withQueue(work) {
+    // Loaded only by the verbs that use the queue, for a fast start of the others.
+    const { withQueue } = await import('./queue.ts');
+    await withQueue(installation, work);
+  },
 });
 
 /** Adds a verb that acts on a workspace or a company. */
@@ -63,13 +68,13 @@ function addOwnerVerb<One extends { id: string }>(
   resource: Resource<One>,
   creation: Creation<One>,
 ): void {
-  const { scope } = resource;
+  const { scope = resource.scope } = creation;
   const verb = addVerb(command, creation.verb, creation);
   if (scope !== 'installation') verb.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
   addFields(verb, creation.fields).action(async (options: Options) => {
     await withInstallation(async (installation) => {
       const values = readFields(creation.fields, options);
-      const owner = await ownerOf(resource, installation, options);
+      const owner = await ownerOf({ scope }, installation, options);
       const outcome = await creation.run(contextOf(installation), { owner, values });
       if (outcome.rows) printAll(resource, outcome.rows, options.json);
       else print(resource, outcome, options.json);
@@ -87,7 +92,7 @@ async function ownerOf(
 }
 
 function addListing<One extends { id: string }>(command: Command, resource: Resource<One>): void {
-  const { scope, naming, many, one, nouns, columns, listing } = resource;
+  const { scope, isOwner, naming, many, one, nouns, columns, listing, filters = {} } = resource;
   if (listing.isWhole) {
     addWholeListing(command, resource);
     return;
@@ -95,9 +100,11 @@ function addListing<One extends { id: string }>(command: Command, resource: Reso
   const cells = columns.filter(({ not }) => !not?.includes('table'));
   addList<One>(command, {
     ...{ one, many, ...(nouns !== undefined && { nouns }), ...listing },
-    owner: scope === 'installation' ? undefined : scope,
+    owner: scope === 'installation' || isOwner ? undefined : scope,
     required: naming.isWithin,
-    list: (installation, page) => resource.list(contextOf(installation), page),
+    addOptions: (verb) => void addFields(verb, filters),
+    list: (installation, page, options) =>
+      resource.list(contextOf(installation), { ...page, filters: readFields(filters, options) }),
     rowOf: (item) => rowOf(resource, item),
     cellsOf: (item) => Object.fromEntries(cells.map(({ name, value, cell = value }) => [name, cell(item)])),
   });

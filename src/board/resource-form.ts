@@ -12,8 +12,11 @@ export interface Sent {
 const isShown = ([, { isCommandOnly }]: [string, Field<unknown>]) => !isCommandOnly;
 
 /** Whether the field must have a value. A field with a default text is prefilled, so an empty value is a mistake. */
-const isRequired = ({ required, fallback }: Field<unknown>) =>
-  required || (typeof fallback === 'string' && fallback !== '');
+const isRequired = ({ required, fallback }: Field<unknown>) => required || defaultText(fallback) !== '';
+
+/** Returns the default of a text field; empty if it has none, or is not a text field. */
+const defaultText = (fallback: unknown): string =>
+  typeof fallback === 'string' || typeof fallback === 'number' ? String(fallback) : '';
 
 /**
  * Reads a submitted form and collects an error for each invalid value.
@@ -59,6 +62,20 @@ function secretOf(key: string, text: string): SecretSource {
   };
 }
 
+/** Renders the filters of a list, with the values of the query. */
+export function filterFields(filters: Fields, query: (name: string) => string): Part {
+  return Object.entries(filters)
+    .filter(isShown)
+    .map(([key, { label, control }]) => {
+      if (control.kind === 'choice')
+        return html`<label>${label} <select name="${key}"><option value="">All</option>${control.choices.map(
+          (one) => html`<option value="${one}"${one === query(key) && html` selected`}>${one}</option>`,
+        )}</select></label>`;
+      const maxLength = control.kind === 'text' ? control.maxLength : undefined;
+      return html`<label class="grow">${label} <input type="search" name="${key}" value="${query(key)}" maxlength="${maxLength}" autocomplete="off"></label>`;
+    });
+}
+
 /** Formats a command line message as a sentence. */
 export const sentence = (text: string): string =>
   `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
@@ -96,7 +113,7 @@ interface FieldState {
 
 function formField(key: string, field: Field<unknown>, { id, given, problem }: FieldState): Html {
   const { label, help, control, required, fallback } = field;
-  const value = given?.[0] ?? (typeof fallback === 'string' ? fallback : '');
+  const value = given?.[0] ?? defaultText(fallback);
   const isInvalid = problem !== undefined;
   const marks = html` aria-describedby="${id}-hint"${required && html` required`}${isInvalid && html` aria-invalid="true"`}`;
   const hint = html`<span class="hint" id="${id}-hint">${isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `}${hintOf(help)}</span>`;

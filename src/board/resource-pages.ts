@@ -2,6 +2,7 @@ import { grouped } from '../platform/format.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 import { isUuid } from '../profile/values.ts';
+import { layoutOf } from '../queue/lanes.ts';
 import { Refusal } from '../resources/refusal.ts';
 import type { Action, Column, Context, Creation, Outcome, Owner, Resource } from '../resources/resource.ts';
 import { isRight } from '../resources/rights.ts';
@@ -29,7 +30,7 @@ import {
   workspaceChoice,
 } from './layout.ts';
 import { chosenCompany } from './pages/company.ts';
-import { formFields, formProblem, problemsOf, readForm, type Sent } from './resource-form.ts';
+import { filterFields, formFields, formProblem, problemsOf, readForm, type Sent } from './resource-form.ts';
 
 type ResourceVisit = Visit<PageServices>;
 
@@ -118,7 +119,11 @@ class Renderer<One extends { id: string }> {
         handle: async (given) => {
           const visit = this.#entered(given);
           const found = await this.#find(visit);
-          return { title: nameOf(found), body: await this.#show(visit, found), ...this.#noticeOf(visit) };
+          const refresh = this.#resource.refreshSeconds?.(found);
+          return {
+            ...{ title: nameOf(found), body: await this.#show(visit, found), ...this.#noticeOf(visit) },
+            ...(refresh !== undefined && { refresh }),
+          };
         },
       },
       ...(actions.length > 0
@@ -155,28 +160,42 @@ class Renderer<One extends { id: string }> {
   async #owners(
     visit: ResourceVisit,
   ): Promise<{ chosen: Owner | undefined; choice: Part; ids: string[] | undefined }> {
-    const { scope, isOfOne = false } = this.#resource;
-    if (scope === 'installation') return { chosen: undefined, choice: undefined, ids: undefined };
-    if (scope === 'company') {
-      const { company, choice } = await chosenCompany(visit);
-      return { chosen: company, choice: choice(this.#path), ids: [company.id] };
+    const { scope, isOfOne = false, isOwner, filters = {} } = this.#resource;
+    const { workspaces, viewer, query } = visit;
+    const fields = filterFields(filters, query);
+    const isFiltered = Object.keys(filters).length > 0;
+    const formOf = (chooser: Part, isSearch: boolean) =>
+      (chooser || isSearch) &&
+      html`<form class="row" method="get" action="${this.#path}">${chooser}<button class="${isSearch && 'main'}">Show</button></form>`;
+    if (scope === 'installation' || isOwner) {
+      // A viewer with every right sees all workspaces, also beyond those that are loaded.
+      const ids = isOwner && !viewer.full ? workspaces.map(({ id }) => id) : undefined;
+      return { chosen: undefined, choice: formOf(fields, isFiltered), ids };
     }
-    const { workspaces } = visit;
+    if (scope === 'company') {
+      const { company, field } = await chosenCompany(visit);
+      return {
+        ...{ chosen: company, ids: [company.id] },
+        choice: formOf(field || isFiltered ? html`${field}${fields}` : undefined, isFiltered),
+      };
+    }
     const chosen = (await chosenWorkspace(visit)) ?? (isOfOne ? workspaces[0] : undefined);
     const field = workspaceChoice(workspaces, chosen, { mayBeAll: !isOfOne });
     const search = this.#extras.search?.fields(visit, chosen);
-    const choice =
-      (field || search) &&
-      html`<form class="row" method="get" action="${this.#path}">${field}${search}<button class="${search && 'main'}">Show</button></form>`;
+    const isSearch = Boolean(search) || isFiltered;
+    const choice = formOf(field || isSearch ? html`${field}${fields}${search}` : undefined, isSearch);
     return { chosen, choice, ids: (chosen ? [chosen] : workspaces).map(({ id }) => id) };
   }
 
   async #list(visit: ResourceVisit, tried?: Tried): Promise<Html> {
-    const { title, lead, many, creation, scope, empty: hint } = this.#resource;
+    const { title, lead, many, creation, scope, isOwner, filters = {}, empty: hint } = this.#resource;
     const { query } = visit;
     const { chosen, choice, ids } = await this.#owners(visit);
+    const filtered = this.#filtered(visit);
     const found = await this.#resource.list(contextOf(visit), {
       owners: ids,
+      ...(isOwner && { companyId: visit.viewer.companyId }),
+      filters: filtered.values,
       before: isUuid(query('before')) ? query('before') : undefined,
       newestFirst: true,
       limit: PAGE + 1,
@@ -189,24 +208,38 @@ class Renderer<One extends { id: string }> {
       this.#extras.below?.(visit, chosen),
     ]);
     const kept = {
-      [scope]: chosen?.id,
-      ...Object.fromEntries(search?.parameters.map((name) => [name, query(name)]) ?? []),
+      ...(chosen && { [scope]: chosen.id }),
+      ...Object.fromEntries(
+        [...Object.keys(filters), ...(search?.parameters ?? [])].map((name) => [name, query(name)]),
+      ),
     };
     const sent = creation && tried?.verb === creation.verb ? tried.sent : undefined;
     return html`<h1>${title}</h1>
 <p class="lead">${lead}</p>
-${choice}${search?.found(visit)}
+${choice}${formProblem(filtered.sent)}${search?.found(visit)}
 ${
   shown.length > 0
     ? this.table(visit, shown, more)
-    : query('before') === ''
-      ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
-      : empty(`No older ${many}`, html`<a href="${pathWith(this.#path, kept)}">The newest ones</a>`)
+    : filtered.isSet
+      ? empty(`No ${many} found`, html`Change the filter, or see <a href="${this.#path}">all</a>.`)
+      : query('before') === ''
+        ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
+        : empty(`No older ${many}`, html`<a href="${pathWith(this.#path, kept)}">The newest ones</a>`)
 }
 ${found.length > PAGE && nextPage(this.#path, { ...kept, before: shown.at(-1)!.id })}
 ${below}
 ${this.#ownerForms(visit, chosen, tried)}
 ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || shown.length === 0 })}`;
+  }
+
+  /** Reads the filters of the list from the query. */
+  #filtered({ query }: ResourceVisit): { values: Record<string, unknown>; isSet: boolean; sent: Sent } {
+    const { filters = {} } = this.#resource;
+    const fields = (name: string) => (query(name) === '' ? [] : [query(name)]);
+    const { values, given, problems } = readForm({ fields }, filters);
+    const [problem] = Object.entries(problems).map(([name, text]) => `${filters[name]!.label}: ${text}`);
+    const isSet = Object.values(values).some((value) => value !== undefined);
+    return { values, isSet, sent: { given, problems: problem === undefined ? {} : { '': problem } } };
   }
 
   /** Renders resources as a table, with the buttons of the list that the viewer may press. */
@@ -250,10 +283,9 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
   /** Returns the owners for which the viewer may create an entry. */
   #makers(
     { viewer, workspaces }: ResourceVisit,
-    { permit }: Creation<One>,
+    { permit, scope = this.#resource.scope }: Creation<One>,
     chosen: Owner | undefined,
   ): Owner[] {
-    const { scope } = this.#resource;
     if (scope === 'workspace') {
       const among = chosen ? [chosen] : workspaces;
       return among.filter(({ id }) => isPermitted(viewer, permit, id));
@@ -290,7 +322,8 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
       isOpen: boolean;
     },
   ): Html {
-    const { scope, one } = this.#resource;
+    const { one } = this.#resource;
+    const { scope = this.#resource.scope } = creation;
     const wanted = makers.find(({ id }) => id === sent?.given[scope]?.[0]) ?? chosen;
     const owner =
       makers.length === 1
@@ -305,8 +338,9 @@ ${formFields(creation.fields, { id: 'create', sent })}
   }
 
   async #create(visit: ResourceVisit): Promise<Reply> {
-    const { scope, title, creation: main, ownerActions = [] } = this.#resource;
-    const owner = await this.#ownerOfNew(visit);
+    const { title, creation: main, ownerActions = [] } = this.#resource;
+    const scope = main?.scope ?? this.#resource.scope;
+    const owner = await this.#ownerOfNew(visit, scope);
     const all = main ? [main, ...ownerActions] : ownerActions;
     // A form without `action` creates.
     const creation = all.find(({ verb }) => verb === (visit.field('action') || main?.verb));
@@ -339,8 +373,8 @@ ${formFields(creation.fields, { id: 'create', sent })}
    * Returns the owner for a new entry.
    * @throws {PageError} if the form names no owner, or one that the viewer may not see
    */
-  async #ownerOfNew(visit: ResourceVisit): Promise<Owner> {
-    const { scope, many } = this.#resource;
+  async #ownerOfNew(visit: ResourceVisit, scope: Resource['scope']): Promise<Owner> {
+    const { many } = this.#resource;
     const { field, findWorkspace } = visit;
     if (scope === 'installation') return { id: '', name: '' };
     if (scope === 'company') return (await chosenCompany({ ...visit, query: field })).company;
@@ -479,9 +513,13 @@ ${
   }
 }
 
-const contextOf = ({ services, actor }: ResourceVisit): Context => ({
-  ...{ database: services.database, config: services.config, actor },
-});
+const contextOf = ({ services, actor }: ResourceVisit): Context => {
+  const { database, config, connection, producer } = services;
+  return {
+    ...{ database, config, actor },
+    withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
+  };
+};
 
 /** Returns the visit with a single query parameter, as if the URL named the owner. */
 const withQuery = (visit: ResourceVisit, name: string, value: string): ResourceVisit => ({

@@ -51,7 +51,7 @@ import { syncListPages } from './pages/syncs.ts';
 import { userPages } from './pages/user.ts';
 import { userActionPages } from './pages/user-actions.ts';
 import { userListPages } from './pages/users.ts';
-import { workspacePages } from './pages/workspaces.ts';
+import { workspaceExtras } from './pages/workspaces.ts';
 import { createQueueBoard } from './queues.ts';
 import { type Extras, resourcePages } from './resource-pages.ts';
 import { createOperatorSessions } from './sessions.ts';
@@ -169,6 +169,7 @@ const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
   keys: keyExtras,
   'permission-sets': permissionSetExtras,
   teams: teamExtras,
+  workspaces: workspaceExtras,
 };
 
 const described = (
@@ -195,7 +196,6 @@ export const pages: Page<PageServices>[] = [
   ...segmentPages,
   ...exportPages,
   ...preferenceCenterPages,
-  ...workspacePages,
   ...described,
   ...accountPages,
   ...auditPages,

@@ -3,6 +3,7 @@ import type { Envelope } from '../jobs/envelope.ts';
 import type { Config } from '../platform/config.ts';
 import { newId } from '../platform/ids.ts';
 import type { Identifier } from '../profile/identifier.ts';
+import type { Home } from '../store/queue-shards.ts';
 
 /**
  * A lane is a queue in which one job at a time is active in the whole fleet: jobs take effect first in, first out.
@@ -54,6 +55,8 @@ export interface LaneProducer {
   add(entries: LaneEntry[]): Promise<void>;
   /** Shards of workspaces, for callers that group envelopes by shard; absent if there is one shard. */
   placing?: ShardSelection;
+  /** Returns the shard of a workspace and the number of its moves; absent if there is one shard. @throws {QueueUnavailable} */
+  homeOf?(workspaceId: string): Promise<Home>;
 }
 
 /** Finds the shards of workspaces, which may move (src/queue/producer.ts). */

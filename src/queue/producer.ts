@@ -78,7 +78,7 @@ interface ShardingOptions {
 }
 
 /**
- * Sends each workspace's envelopes to its shard, also while it moves to another (src/admin/move-workspace.ts
+ * Sends each workspace's envelopes to its shard, also while it moves to another (src/resources/move-workspace.ts
  * documents the order of a move). A cached shard does not expire: if the workspace has left it, the moves stored with
  * that shard's lanes give the new one.
  */

@@ -8,6 +8,7 @@ export const descriptions = {
   'permission-sets': async () => (await import('./permission-sets.ts')).permissionSets,
   'scim-tokens': async () => (await import('./scim-tokens.ts')).scimTokens,
   keys: async () => (await import('./keys.ts')).keys,
+  workspaces: async () => (await import('./workspaces.ts')).workspaces,
   limits: async () => (await import('./limits.ts')).limits,
   streams: async () => (await import('./streams.ts')).streams,
 } satisfies Record<string, () => Promise<Resource>>;

@@ -1,5 +1,7 @@
 import type { Config } from '../platform/config.ts';
 import type { Json } from '../profile/json.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import type { LaneProducer, Layout } from '../queue/lanes.ts';
 import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import type { Fields, ValuesOf } from './fields.ts';
@@ -14,6 +16,15 @@ export interface Context {
   config: Config;
   /** The acting user, for the audit. */
   actor: Actor;
+  /** Runs `work` with a connection to the queue. @throws {Refusal} if the queue cannot be reached */
+  withQueue(work: (queue: Queue) => Promise<void>): Promise<void>;
+}
+
+/** The queue, for actions that add jobs. */
+export interface Queue {
+  connection: QueueConnection;
+  producer: LaneProducer;
+  layout: Layout;
 }
 
 export type Tone = 'good' | 'bad' | 'warn' | 'calm';
@@ -47,6 +58,10 @@ export interface Column<One> {
 export interface ListPage {
   /** Ids of the workspaces or companies whose entries are listed; absent for all. */
   owners?: readonly string[] | undefined;
+  /** The company whose workspaces are listed; absent for all. Only for a resource with `isOwner`. */
+  companyId?: string | undefined;
+  /** Values of the resource's filters. */
+  filters?: Record<string, unknown>;
   after?: string | undefined;
   before?: string | undefined;
   newestFirst?: boolean;
@@ -94,6 +109,8 @@ interface Verb<F extends Fields> {
 
 /** An action that creates a resource. */
 export interface Creation<One, F extends Fields = Fields> extends Verb<F> {
+  /** Scope of the owner of the new entry, if it differs from the scope of the resource. */
+  scope?: Resource['scope'];
   run(context: Context, given: { owner: Owner; values: ValuesOf<F> }): Promise<Outcome<One>>;
 }
 
@@ -153,6 +170,8 @@ export interface Resource<One extends { id: string } = { id: string }> {
   /** Sentence below the heading of the page. */
   lead: string;
   scope: 'workspace' | 'company' | 'installation';
+  /** Whether the resource is the workspace itself. */
+  isOwner?: boolean;
   /** Whether lists always cover a single workspace, in both interfaces. */
   isOfOne?: boolean;
   /** Permit that each page and form of the resource needs. An action needs its own permit as well. */
@@ -163,6 +182,8 @@ export interface Resource<One extends { id: string } = { id: string }> {
   nameTitle?: string;
   columns: readonly Column<One>[];
   list(context: Context, page: ListPage): Promise<One[]>;
+  /** Filters of the list. */
+  filters?: Fields;
   listing: {
     sentence: string;
     example: string;
@@ -177,6 +198,8 @@ export interface Resource<One extends { id: string } = { id: string }> {
   nameOf(one: One): string;
   /** Returns the id of the workspace or company that a resource belongs to. */
   ownerOf(one: One): string;
+  /** Returns the seconds after which the page of a resource is loaded again; absent if it is not. */
+  refreshSeconds?(one: One): number | undefined;
   naming: Naming<One>;
   showing?: { sentence: string; example: string };
   /** Hint in the console if the list is empty. */

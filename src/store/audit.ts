@@ -81,8 +81,8 @@ export const auditActions = {
   'users.set_attribute': ['post /users/:service_id'],
   'users.set_subscription': ['post /users/:service_id'],
   'users.unblock': ['penstock users unblock'],
-  'workspaces.create': ['penstock workspaces create'],
-  'workspaces.move': ['penstock workspaces move'],
+  'workspaces.create': ['penstock workspaces create', 'post /workspaces'],
+  'workspaces.move': ['penstock workspaces move', 'post /workspaces/:id'],
 } as const satisfies Record<string, readonly string[]>;
 
 export type AuditAction = keyof typeof auditActions;

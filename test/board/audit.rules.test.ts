@@ -106,8 +106,6 @@ const oneSided: Record<string, string> = {
   'users.set_attribute': 'clients use POST /users/track',
   'users.set_subscription': 'clients use POST /subscription/status/set',
   'users.unblock': 'an operator blocks an external id after an incident',
-  'workspaces.create': 'a workspace gets a shard and a company from the operator',
-  'workspaces.move': 'waits at the terminal until few jobs wait',
 };
 
 test('each audited action is in the console and on the command line, or has a reason', () => {

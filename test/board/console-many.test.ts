@@ -53,7 +53,7 @@ describe.each(['BOARD_USER', 'a company administrator'])('with 1,500 other works
       [`/dead-letters?workspace=${scene.shop}`, 'of the shop'],
       ['/keys?workspace=shop', 'till'],
       ['/syncs?workspace=shop', 'contacts'],
-      ['/workspaces?q=shop', scene.shop],
+      ['/workspaces?name=shop', scene.shop],
     ] as const) {
       const answer = await visitor().get(path, html);
       const text = answer.status === 303 ? answer.headers.get('location')! : await answer.text();
@@ -103,9 +103,12 @@ test('an administrator cannot find a workspace of another company, even by its n
   );
   const deadLetter = await scene.letterIn(theirs);
   for (const path of [
-    ...[`/workspaces/${theirs}`, '/workspaces?q=theirs', '/users?q=x&workspace=theirs'],
+    ...[`/workspaces/${theirs}`, '/users?q=x&workspace=theirs'],
     ...[`/keys?workspace=${theirs}`, `/dead-letters/${deadLetter}`, '/requests?workspace=theirs'],
   ])
     expect([path, (await page(admin, path)).status]).toEqual([path, 404]);
+  const named = '/workspaces?name=theirs';
+  expect((await page(admin, named)).text).toContain('No workspaces found');
+  expect((await page(scene.operator, named)).text).toContain(`/workspaces/${theirs}`);
   expect((await page(scene.operator, `/workspaces/${theirs}`)).status).toBe(200);
 });

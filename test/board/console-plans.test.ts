@@ -8,6 +8,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
 import { pack } from '../../src/queue/pack.ts';
 import { keys } from '../../src/resources/keys.ts';
+import { workspaces } from '../../src/resources/workspaces.ts';
 import { findNamed, findTeams } from '../../src/store/accounts.ts';
 import { auditAccountIn, inTime } from '../../src/store/audit.ts';
 import { PostgresClient } from '../../src/store/database.ts';
@@ -188,10 +189,10 @@ async function visitEverything(): Promise<void> {
     ...[
       `/preference-centers/${center}/preview?user=${user!.external_id}`,
       '/workspaces',
-      '/workspaces?q=shop1',
+      '/workspaces?name=shop1',
     ],
     ...[
-      `/workspaces?after=${newId()}`,
+      `/workspaces?before=${newId()}`,
       `/workspaces/${workspaceId}`,
       ...[`/limits?${within}`, `/limits/scim?${within}`],
       '/keys',
@@ -251,10 +252,11 @@ async function visitEverything(): Promise<void> {
   await act(`/users/${toServiceId(person)}?${workspaceQuery}`, subscription);
   await act(`/users/${toServiceId(person)}/preference-link?${workspaceQuery}`, { center });
   // Commands look up a key by its identifier.
-  const context = { database, config: installation.config, actor: tester };
   const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };
-  await keys.naming.find!(context, named);
+  await keys.naming.find!(installation.resourceContext, named);
+  await workspaces.naming.find!(installation.resourceContext, { ...named, text: 'shop1' });
   await post(operator, '/companies', { name: 'Another company' });
+  await post(operator, '/workspaces', { name: 'atelier', company: 'Another company' });
   const [sees] = await query("select id from permission_sets where name = 'Sees'");
   await act(`/permission-sets/${sees.id}`, {
     action: 'change',
@@ -296,7 +298,7 @@ async function visitEverything(): Promise<void> {
     "insert into workspaces (id, name, company_id) select gen_random_uuid(), 'another ' || n, $1 from generate_series(1, 1000) as n",
     owner,
   );
-  for (const which of [workspaceId, 'shop1']) await page(admin, `/workspaces?q=${which}`);
+  for (const which of [workspaceId, 'shop1']) await page(admin, `/keys?workspace=${which}`);
 }
 
 function linesThatAsk(): string[] {

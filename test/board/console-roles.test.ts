@@ -178,6 +178,8 @@ describe('access to each route by role', () => {
     ],
     ['get /workspaces', () => '/workspaces', usage, 200, 200],
     ['get /workspaces/:id', () => `/workspaces/${scene.shop}`, usage, 200, 404],
+    ['post /workspaces', () => '/workspaces', ['operator'], 400, 403],
+    ['post /workspaces/:id', () => `/workspaces/${scene.shop}`, ['operator'], 400, 404],
     ['get /limits', () => '/limits', usage, 200, 200],
     ['post /limits', () => '/limits', ['operator'], 400, 400],
     ['get /limits/:id', () => `/limits/users.track?workspace=${scene.shop}`, usage, 200, 404],

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { streams } from '../../src/resources/streams.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
-import { tester } from './installation.ts';
 import { inWorkspace, type Visitor } from './people.ts';
 
 let scene: Console;
@@ -114,8 +113,7 @@ test('the console begins an erasure from the log without waiting and records it'
 });
 
 test('a replay and a removal of a removed stream are not audited', async () => {
-  const { database, config } = scene.installation;
-  const context = { database, config, actor: tester };
+  const context = scene.installation.resourceContext;
   const [{ id }] = (await scene.query(
     `insert into stream_destinations (workspace_id, id, name, kind, settings, position)
      values ($1, gen_random_uuid(), 'gone', 'webhook', '{"url": "https://crm.example.com/in"}', 0) returning id`,

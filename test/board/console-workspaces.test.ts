@@ -1,6 +1,10 @@
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { until } from '../../src/platform/poll.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
+import { createVisitor } from './browser-session.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
+import { createInstallation } from './installation.ts';
 
 let scene: Console;
 beforeAll(async () => {
@@ -59,4 +63,51 @@ test('only BOARD_USER can set and reset limits, with audit entries', async () =>
   expect((await post(scene.operator, '/limits', { ...resetAll, bucket: 'moon' })).status).toBe(400);
   expect((await post(scene.operator, '/limits', resetAll)).status).toBe(303);
   expect(await rowOf()).toBe('50,000 1 min default');
+});
+
+test('BOARD_USER creates a workspace of a company; a name that is taken stays in the form', async () => {
+  const made = await post(scene.operator, '/workspaces', { name: 'atelier', company: 'default' });
+  expect(made.status).toBe(303);
+  const path = made.headers.get('location')!;
+  expect((await page(scene.operator, path)).text).toContain('<h1>atelier</h1>');
+  const [entry] = await scene.query("select detail from audit where action = 'workspaces.create'");
+  expect(entry).toEqual({ detail: { name: 'atelier' } });
+  for (const [fields, problem] of [
+    [{ name: 'atelier', company: 'default' }, 'already exists'],
+    [{ name: 'studio', company: 'moon' }, 'No company has the name or the id'],
+  ] as const) {
+    const answer = await post(scene.operator, '/workspaces', fields);
+    const text = await answer.text();
+    expect([answer.status >= 400, text.includes(problem)]).toEqual([true, true]);
+    expect(text).toContain(`name="name" value="${fields.name}"`);
+  }
+});
+
+test('a move that cannot begin is shown with its reason, and an unknown shard at its field', async () => {
+  const installation = await createInstallation('redis', { env: { SHARDS: '2' } });
+  try {
+    const operator = createVisitor(await installation.startBoard());
+    await operator.signIn();
+    const { prisma } = installation.database;
+    const company = await prisma.company.findFirstOrThrow();
+    const data = { id: uuidv7(), name: 'atelier', companyId: company.id };
+    await prisma.workspace.create({ data });
+    const path = `/workspaces/${data.id}`;
+    const unknown = await post(operator, path, { action: 'move', shard: '2', wait: '1' });
+    expect(unknown.status).toBe(400);
+    expect(await unknown.text()).toContain('Shard 2 does not exist: SHARDS is 2');
+    // Without a worker, the markers of the move are not applied.
+    const move = { action: 'move', shard: '1', wait: '1' };
+    expect((await post(operator, path, move)).status).toBe(303);
+    expect((await page(operator, path)).text).toMatch(/data-refresh="2"[\s\S]*moving to shard 1/);
+    expect((await post(operator, path, move)).status).toBe(409);
+    const text = await until(async () => (await page(operator, path)).text, {
+      every: 100,
+      deadline: Date.now() + 15_000,
+      isSo: (shown) => shown.includes('not moved to shard 1'),
+    });
+    expect(text).toContain('the workspace stays in shard 0');
+  } finally {
+    await installation.stop();
+  }
 });

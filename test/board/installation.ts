@@ -5,8 +5,9 @@ import { type Config, readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { Queue } from '../../src/queue/bullmq.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
-import { createLaneProducer } from '../../src/queue/lane-producer.ts';
-import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
+import { DEAD_LETTER_QUEUE, type LaneProducer, laneName, layoutOf } from '../../src/queue/lanes.ts';
+import { openProducer } from '../../src/queue/producer.ts';
+import type { Context } from '../../src/resources/resource.ts';
 import type { Connection, Database } from '../../src/store/database.ts';
 import { forDeadLetters, locateDeadLetters, markReplayed } from '../../src/store/dead-letters.ts';
 import { forEachWorkspace } from '../../src/store/distributed.ts';
@@ -46,7 +47,9 @@ export async function createInstallation(
   const config: Config = readConfig(env);
   const database = openDatabase(url, 4);
   const connection = connectProducer(config, url);
-  const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
+  const producer = openProducer(connection, {
+    ...{ pool: database.pool, timeout: config.QUEUE_TIMEOUT_MS, log },
+  });
   const queues = [
     DEAD_LETTER_QUEUE,
     ...Array.from({ length: config.LANES }, (_, lane) => laneName(lane)),
@@ -69,6 +72,10 @@ export async function createInstallation(
     producer,
     deadLetterQueue: queues[0]!,
     laneQueues: queues.slice(1),
+    resourceContext: {
+      ...{ database, config, actor: tester },
+      withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
+    } satisfies Context,
     replayContext: { database, producer, lanes: config.LANES, actor: tester },
 
     /** Starts the dead-letter part of a worker process. */

@@ -15,7 +15,7 @@ const PAGES = [
     '/segments?workspace=',
     '/segments/',
     '/keys?workspace=',
-    '/workspaces?q=',
+    '/workspaces?name=',
     '/permission-sets?company=',
   ],
   ...['/syncs?workspace=', '/syncs/', '/streams?workspace=', '/exports?workspace=', '/sessions?after='],

@@ -8,6 +8,9 @@ const MAX_COMPANIES = 200;
 /** Returns the company of the page: the viewer's company, or the one that BOARD_USER selected. */
 export async function chosenCompany({ services, viewer, query }: Visit<PageServices>): Promise<{
   company: { id: string; name: string };
+  /** Selection of the company; absent if the viewer has only one. */
+  field: Part;
+  /** Form with the selection. */
   choice: (path: string) => Part;
 }> {
   const { prisma } = services.database;
@@ -28,10 +31,10 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
             })
           : undefined));
   if (!company) throw new PageError(404, 'Company not found, or your account does not belong to it.');
+  const field = companies.length > 1 ? companyField(companies, company) : undefined;
   const choice = (path: string) =>
-    companies.length > 1 &&
-    html`<form class="row" method="get" action="${path}">${companyField(companies, company)}<button>Show</button></form>`;
-  return { company, choice };
+    field && html`<form class="row" method="get" action="${path}">${field}<button>Show</button></form>`;
+  return { company, field, choice };
 }
 
 /** Renders a company selection. With MAX_COMPANIES or more companies, the user types the name or id. */

@@ -2,17 +2,15 @@ import { newId } from '../platform/ids.ts';
 import { rest, until } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { watchApplied } from '../queue/effects.ts';
-import { envelopeId, type LaneEntry } from '../queue/lanes.ts';
+import { envelopeId, type LaneEntry, type LaneProducer } from '../queue/lanes.ts';
 import { HOLD_MS, KNOWN_MS, openMoves } from '../queue/moves.ts';
 import { serverOfShard } from '../queue/open-redis.ts';
-import type { ShardedProducer } from '../queue/producer.ts';
 import { recordAudit } from '../store/audit.ts';
 import type { Pool } from '../store/database.ts';
 import { type Home, recordHome } from '../store/queue-shards.ts';
 import { inTransaction } from '../store/transactions.ts';
-import { Refusal } from './command.ts';
-import { commandLine, type Installation } from './installation.ts';
-import { ADMIN_TIMEOUT_MS, withQueue } from './queue.ts';
+import { Refusal } from './refusal.ts';
+import type { Context } from './resource.ts';
 
 /** A hold starts only if the waiting jobs of the workspace are applied within these milliseconds. */
 const SHORT_MS = 250;
@@ -22,6 +20,9 @@ const RESERVE_MS = 100;
 
 /** Milliseconds between two attempts. Requests of the workspace are served in between. */
 const REST_MS = 2000;
+
+/** Timeout in milliseconds of a call to Redis that begins or ends a move. */
+const CALL_MS = 10_000;
 
 /** Maximum milliseconds to wait until replicas have stored the move. */
 const REPLICAS_MS = 5000;
@@ -57,17 +58,15 @@ interface MoveOptions {
  * @throws {Refusal} if the workspace stays in its shard
  */
 export async function moveWorkspace(
-  installation: Installation,
+  { database: { pool }, actor, withQueue }: Context,
   workspaceId: string,
   { to, wait, onWait }: MoveOptions,
 ): Promise<{ from: number; held: number }> {
   let moved = { from: to, held: 0 };
-  await withQueue(installation, async ({ connection, producer, layout }) => {
-    const { pool } = installation.database;
-    if (to >= layout.shards)
-      throw new Refusal(`shard ${to} does not exist: SHARDS is ${layout.shards}, and shards count from 0`);
+  await withQueue(async ({ connection, producer, layout }) => {
+    requireShard(layout, to);
     if (layout.shards === 1) return;
-    const home = await producer.homeOf(workspaceId);
+    const home = await producer.homeOf!(workspaceId);
     if (home.shard === to) return;
     const move = { ...{ connection, producer, pool, workspaceId, home, to }, lanes: layout.lanes };
     const held = await until(() => tryToMove(move), {
@@ -86,15 +85,21 @@ export async function moveWorkspace(
     await inTransaction(pool, async (tx) => {
       await recordHome(tx, workspaceId, { shard: to, moves: home.moves + 1 });
       const subject = { kind: 'workspace', id: workspaceId };
-      await recordAudit(tx, commandLine(), [{ action: 'workspaces.move', subject, workspaceId, detail }]);
+      await recordAudit(tx, actor, [{ action: 'workspaces.move', subject, workspaceId, detail }]);
     });
   });
   return moved;
 }
 
+/** @throws {Refusal} if the installation does not have the shard */
+export function requireShard({ shards }: { shards: number }, shard: number): void {
+  if (shard >= shards)
+    throw new Refusal(`shard ${shard} does not exist: SHARDS is ${shards}, and shards count from 0`, 'shard');
+}
+
 interface Moving {
   connection: QueueConnection;
-  producer: ShardedProducer;
+  producer: LaneProducer;
   pool: Pool;
   workspaceId: string;
   home: Home;
@@ -108,7 +113,7 @@ async function tryToMove(moving: Moving): Promise<number | undefined> {
   const { connection, workspaceId, home, to } = moving;
   if (!(await isApplied(moving, SHORT_MS))) return undefined;
   const redis = connection.redis!;
-  const moves = openMoves(redis, ADMIN_TIMEOUT_MS);
+  const moves = openMoves(redis, CALL_MS);
   const number = home.moves + 1;
   const begun = performance.now();
   const left = () => HOLD_MS - RESERVE_MS - (performance.now() - begun);
