@@ -71,7 +71,7 @@ const groups: Group[] = [
       keys: described('keys'),
       limits: described('limits'),
       usage: async () => (await import('./commands/usage.ts')).addUsage,
-      accounts: async () => (await import('./commands/accounts.ts')).addAccounts,
+      accounts: described('accounts'),
       teams: described('teams'),
       'permission-sets': described('permission-sets'),
       'scim-tokens': described('scim-tokens'),

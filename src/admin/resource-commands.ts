@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
-import { readConfig } from '../platform/config.ts';
+import { type Config, readConfig } from '../platform/config.ts';
+import type { Json } from '../profile/json.ts';
 import type { Field, Fields, SecretSource } from '../resources/fields.ts';
 import {
   type Action,
@@ -55,12 +56,19 @@ export function addResource<One extends { id: string }>(program: Command, resour
 
 const contextOf = (installation: Installation): Context => ({
   ...{ database: installation.database, config: installation.config, actor: commandLine() },
+  consoleUrl: consoleUrlOf(installation.config),
   async withQueue(work) {
     // Loaded only by the verbs that use the queue, for a fast start of the others.
     const { withQueue } = await import('./queue.ts');
     await withQueue(installation, work);
   },
 });
+
+/** Returns the base URL of the console as the settings describe it. */
+function consoleUrlOf({ BOARD_HOST, BOARD_PORT, BOARD_URL }: Config): string {
+  if (BOARD_URL) return BOARD_URL.replace(/\/$/, '');
+  return `http://${BOARD_HOST.includes(':') ? `[${BOARD_HOST}]` : BOARD_HOST}:${BOARD_PORT}`;
+}
 
 /** Adds a verb that acts on a workspace or a company. */
 function addOwnerVerb<One extends { id: string }>(
@@ -106,7 +114,12 @@ function addListing<One extends { id: string }>(command: Command, resource: Reso
     list: (installation, page, options) =>
       resource.list(contextOf(installation), { ...page, filters: readFields(filters, options) }),
     rowOf: (item) => rowOf(resource, item),
-    cellsOf: (item) => Object.fromEntries(cells.map(({ name, value, cell = value }) => [name, cell(item)])),
+    cellsOf: (item) =>
+      Object.fromEntries(
+        cells
+          .map(({ name, value, cell = value }) => [name, cell(item)] as const)
+          .filter((member): member is [string, Json] => member[1] !== undefined),
+      ),
   });
 }
 

@@ -34,11 +34,6 @@ export interface Viewer {
   find(right: Right, idOrName: string): Promise<Workspace | undefined>;
   /** Whether the viewer has the right in the workspace. */
   can(right: Right, workspaceId: string): boolean;
-  /**
-   * Whether the viewer has all these permissions in a workspace of the company. Users can only grant permissions that
-   * they hold.
-   */
-  holds(permissions: readonly string[], workspaceId: string): boolean;
 }
 
 /**
@@ -90,11 +85,6 @@ function viewerOf({ user, accountId, companyId, full, granted, lookUp }: Given):
       if (accountId === undefined) return isUuid(workspaceId);
       const one = byId.get(workspaceId);
       return one !== undefined && has(one, right);
-    },
-    holds: (permissions, workspaceId) => {
-      if (full) return true;
-      const { names } = byId.get(workspaceId) ?? { names: new Set() };
-      return names === 'all' || names.has('admin') || permissions.every((name) => names.has(name));
     },
   };
 }

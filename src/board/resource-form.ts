@@ -95,13 +95,20 @@ export function formFields(
     id,
     sent,
     filled = {},
-  }: { id: string; sent?: Sent | undefined; filled?: Record<string, string> | undefined },
+    suggestions = {},
+  }: {
+    id: string;
+    sent?: Sent | undefined;
+    filled?: Record<string, string> | undefined;
+    suggestions?: Record<string, string[]> | undefined;
+  },
 ): Part {
   return Object.entries(fields)
     .filter(isShown)
     .map(([key, field]) => {
       const given = sent?.given[key] ?? (filled[key] === undefined ? undefined : [filled[key]]);
-      return formField(key, field, { id: `${id}-${key}`, given, problem: sent?.problems[key] });
+      const state = { id: `${id}-${key}`, given, problem: sent?.problems[key] };
+      return formField(key, field, { ...state, suggestions: suggestions[key] });
     });
 }
 
@@ -109,9 +116,14 @@ interface FieldState {
   id: string;
   given: string[] | undefined;
   problem: string | undefined;
+  suggestions: string[] | undefined;
 }
 
-function formField(key: string, field: Field<unknown>, { id, given, problem }: FieldState): Html {
+function formField(
+  key: string,
+  field: Field<unknown>,
+  { id, given, problem, suggestions }: FieldState,
+): Html {
   const { label, help, control, required, fallback } = field;
   const value = given?.[0] ?? defaultText(fallback);
   const isInvalid = problem !== undefined;
@@ -133,7 +145,7 @@ function formField(key: string, field: Field<unknown>, { id, given, problem }: F
     case 'secret':
       return html`<label>${title} <input type="password" name="${key}" autocomplete="off"${marks}>${hint}</label>`;
     default:
-      return html`<label>${title} <input name="${key}" value="${value}" maxlength="${control.maxLength}" placeholder="${control.placeholder}" autocomplete="off"${marks}>${hint}</label>`;
+      return html`<label>${title} <input name="${key}" value="${value}" maxlength="${control.maxLength}" placeholder="${control.placeholder}"${suggestions && html` list="${id}-list"`} autocomplete="off"${marks}>${hint}</label>${suggestions && html`<datalist id="${id}-list">${suggestions.map((one) => html`<option value="${one}"></option>`)}</datalist>`}`;
   }
 }
 

@@ -322,7 +322,6 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
       isOpen: boolean;
     },
   ): Html {
-    const { one } = this.#resource;
     const { scope = this.#resource.scope } = creation;
     const wanted = makers.find(({ id }) => id === sent?.given[scope]?.[0]) ?? chosen;
     const owner =
@@ -332,9 +331,9 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
     return html`<details class="card create" id="create"${isOpen && html` open`}><summary>${creation.button}</summary>
 ${creation.lead !== undefined && html`<p class="lead">${creation.lead}</p>`}
 ${warning !== undefined && html`<p class="banner warn" role="status">${warning}</p>`}
-<form class="stack" method="post" action="${this.#path}#create" aria-label="Create a ${one}">${formProblem(sent)}${owner}
+<form class="stack" method="post" action="${this.#path}#create" aria-label="${creation.button}">${formProblem(sent)}${owner}
 ${formFields(creation.fields, { id: 'create', sent })}
-<p class="actions"><button class="main">${creation.button}</button></p></form></details>`;
+<p class="actions"><button class="main">${creation.submit ?? creation.button}</button></p></form></details>`;
   }
 
   async #create(visit: ResourceVisit): Promise<Reply> {
@@ -388,7 +387,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
   #secretPage(visit: ResourceVisit, heading: string, { one, secret, note }: Outcome<One>): Html {
     const { one: noun } = this.#resource;
     return html`<h1>${heading}</h1>
-<p class="banner warn" role="status">Copy the secret now. It is not shown again.</p>
+<p class="banner warn" role="status">Copy the ${secret?.what ?? 'secret'} now. It is not shown again.</p>
 <p><code class="secret">${secret?.value}</code></p>
 ${note !== undefined && html`<p class="lead">${note}</p>`}
 ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, one)}">Go to the ${noun}</a></p>`}`;
@@ -437,7 +436,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
 
   async #show(visit: ResourceVisit, one: One, tried?: Tried): Promise<Html> {
     const { columns, nameOf, actions } = this.#resource;
-    const offered = actions.filter((action) => this.#may(visit, action, one));
+    const offered = actions.filter((action) => !action.hasOwnForm && this.#may(visit, action, one));
     // The problem of an action without a form, or of one that is no longer offered, is shown below the buttons.
     const hasForm = offered.some((action) => action.verb === tried?.verb && !isButton(action));
     return html`<h1>${nameOf(one)}</h1>
@@ -449,7 +448,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
 ${offered.filter(isButton).length > 0 && html`<div class="actions">${offered.filter(isButton).map((action) => this.#button(visit, action, one))}</div>`}
 ${!hasForm && formProblem(tried?.sent)}
 ${await this.#extras.section?.(visit, one)}
-${offered.filter((action) => !isButton(action)).map((action) => this.#actionForm(visit, { action, one, sent: action.verb === tried?.verb ? tried.sent : undefined }))}`;
+${await Promise.all(offered.filter((action) => !isButton(action)).map((action) => this.#actionForm(visit, { action, one, sent: action.verb === tried?.verb ? tried.sent : undefined })))}`;
   }
 
   #may({ viewer }: ResourceVisit, { permit, isOffered }: Action<One>, one: One): boolean {
@@ -461,16 +460,17 @@ ${offered.filter((action) => !isButton(action)).map((action) => this.#actionForm
     return html`<form method="post" action="${this.#pathOf(visit, one)}"><button class="${isDanger && 'danger'}" name="action" value="${verb}" aria-label="${button} ${nameOf(one)}">${button}</button></form>`;
   }
 
-  #actionForm(
+  async #actionForm(
     visit: ResourceVisit,
     { action, one, sent }: { action: Action<One>; one: One; sent: Sent | undefined },
-  ): Html {
+  ): Promise<Html> {
     const { verb, button, submit = button, lead, fields, confirm, filled, isDanger } = action;
     const word = confirm?.(one).trim();
+    const suggestions = await action.suggestions?.(contextOf(visit), one);
     return html`<h2 id="${verb}">${button}</h2>
 ${lead !== undefined && html`<p class="lead">${lead}</p>`}
 <form class="stack card" method="post" action="${this.#pathOf(visit, one)}#${verb}"><input type="hidden" name="action" value="${verb}">${formProblem(sent)}
-${formFields(fields, { id: verb, sent, filled: filled?.(one) as Record<string, string> | undefined })}
+${formFields(fields, { id: verb, sent, suggestions, filled: filled?.(one) as Record<string, string> | undefined })}
 ${
   word !== undefined &&
   html`<label>Type ${word} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${word}" required></label>`
@@ -513,10 +513,10 @@ ${
   }
 }
 
-const contextOf = ({ services, actor }: ResourceVisit): Context => {
+const contextOf = ({ services, actor, origin }: ResourceVisit): Context => {
   const { database, config, connection, producer } = services;
   return {
-    ...{ database, config, actor },
+    ...{ database, config, actor, consoleUrl: origin },
     withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
   };
 };
@@ -528,7 +528,8 @@ const withQuery = (visit: ResourceVisit, name: string, value: string): ResourceV
 });
 
 /** Whether the action needs no input and is rendered as a single button. */
-const isButton = <One>({ fields, confirm }: Action<One>) => Object.keys(fields).length === 0 && !confirm;
+const isButton = <One>({ fields, confirm }: Action<One>) =>
+  Object.values(fields).every(({ isCommandOnly }) => isCommandOnly) && !confirm;
 
 const isShownIn = <One>({ title, not }: Column<One>, where: 'list' | 'page') =>
   title !== undefined && !not?.includes(where);
@@ -539,7 +540,7 @@ function cellOf<One>({ kind, value, shown }: Column<One>, one: One): Part {
     const lasting = seconds !== undefined && (tone ? badge(duration(seconds), tone) : duration(seconds));
     return html`<span class="wrap">${mark !== undefined && badge(mark, tone)} ${lasting} ${text} ${at && moment(at)}</span>`;
   }
-  return written(value(one), kind);
+  return written(value(one) ?? null, kind);
 }
 
 function written(value: Json, kind: Column<unknown>['kind']): Part {

@@ -31,7 +31,7 @@ import { recordHistory } from './history.ts';
 import { createLive } from './live.ts';
 import { createFailedSignIns, createLockouts } from './lockouts.ts';
 import type { OidcConfig } from './openid-connect.ts';
-import { accountPages } from './pages/accounts.ts';
+import { accountExtras } from './pages/accounts.ts';
 import { auditPages } from './pages/audit.ts';
 import { deadLetterPages } from './pages/dead-letter.ts';
 import { deadLetterListPages } from './pages/dead-letters.ts';
@@ -165,6 +165,7 @@ export async function startBoard({
 
 /** Page parts that are not derived from the resource descriptions. */
 const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
+  accounts: accountExtras,
   groups: groupExtras,
   keys: keyExtras,
   'permission-sets': permissionSetExtras,
@@ -197,7 +198,6 @@ export const pages: Page<PageServices>[] = [
   ...exportPages,
   ...preferenceCenterPages,
   ...described,
-  ...accountPages,
   ...auditPages,
   ...sessionPages,
   ...searchPages,

@@ -4,6 +4,7 @@ import type { Resource } from './resource.ts';
 export const descriptions = {
   groups: async () => (await import('./groups.ts')).groups,
   companies: async () => (await import('./companies.ts')).companies,
+  accounts: async () => (await import('./accounts.ts')).accounts,
   teams: async () => (await import('./teams.ts')).teams,
   'permission-sets': async () => (await import('./permission-sets.ts')).permissionSets,
   'scim-tokens': async () => (await import('./scim-tokens.ts')).scimTokens,

@@ -16,6 +16,8 @@ export interface Context {
   config: Config;
   /** The acting user, for the audit. */
   actor: Actor;
+  /** Base URL of the console, without a trailing slash, for links in messages. */
+  consoleUrl: string;
   /** Runs `work` with a connection to the queue. @throws {Refusal} if the queue cannot be reached */
   withQueue(work: (queue: Queue) => Promise<void>): Promise<void>;
 }
@@ -45,11 +47,12 @@ export interface Column<One> {
   /** Heading in the console; absent if the console does not show the column. */
   title?: string;
   kind?: 'id' | 'code' | 'time' | 'number' | 'list' | 'duration';
-  value(one: One): Json;
+  /** Returns the JSON; undefined if this reading of the resource does not have it. */
+  value(one: One): Json | undefined;
   /** Formats the value for the console. */
   shown?(one: One): Shown;
   /** Formats the value for the command's table. */
-  cell?(one: One): Json;
+  cell?(one: One): Json | undefined;
   /** Outputs that omit the column. */
   not?: readonly ('json' | 'table' | 'list' | 'page')[];
 }
@@ -72,8 +75,8 @@ export interface ListPage {
 export interface Outcome<One> {
   /** The resource after the action. */
   one?: One;
-  /** A secret that is shown once, with the name of its JSON member. */
-  secret?: { name: string; value: string } | undefined;
+  /** A secret that is shown once, with the name of its JSON member, and the word for it if it is not `secret`. */
+  secret?: { name: string; value: string; what?: string } | undefined;
   /** Additional JSON members. */
   more?: Row;
   /** JSON that replaces the JSON of the resource. */
@@ -91,6 +94,8 @@ interface Verb<F extends Fields> {
   button: string;
   /** Label of the button below the form; absent if it equals `button`. */
   submit?: string;
+  /** Whether the page has a form of its own for the action, so that none is generated. */
+  hasOwnForm?: boolean;
   /** Whether the command line does not have the verb. */
   isConsoleOnly?: boolean;
   /** Help of the command. */
@@ -124,6 +129,8 @@ export interface Action<One, F extends Fields = Fields> extends Verb<F> {
   confirm?(one: One): string;
   /** Whether the console offers the action for this resource; absent if it always does. */
   isOffered?(one: One): boolean;
+  /** Returns suggestions for text fields of the form, by field. */
+  suggestions?(context: Context, one: One): Promise<Record<string, string[]>>;
   /** Returns the initial values of the form's fields. */
   filled?(one: One): Partial<Record<keyof F & string, string>>;
   run(context: Context, given: { one: One; values: ValuesOf<F> }): Promise<Outcome<One>>;
@@ -223,7 +230,10 @@ export const action = <One, F extends Fields>(one: Action<One, F>): Action<One> 
 /** Returns a resource as JSON. */
 export function rowOf<One extends { id: string }>({ columns }: Resource<One>, one: One): Row {
   return Object.fromEntries(
-    columns.filter(({ not }) => !not?.includes('json')).map(({ name, value }) => [name, value(one)]),
+    columns
+      .filter(({ not }) => !not?.includes('json'))
+      .map(({ name, value }) => [name, value(one)] as const)
+      .filter((member): member is [string, Json] => member[1] !== undefined),
   );
 }
 

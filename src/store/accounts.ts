@@ -141,7 +141,10 @@ interface AccountSearch {
   /** Number of accounts to skip. */
   skip?: number;
   /** Position after which to begin. */
-  after?: number;
+  after?: number | undefined;
+  /** Position before which the page ends. */
+  before?: number | undefined;
+  newestFirst?: boolean | undefined;
   limit: number;
 }
 
@@ -184,26 +187,29 @@ function whereOf(companyId: string, condition: AccountCondition | undefined) {
 async function readPage(
   tx: Connection,
   companyId: string,
-  { condition, skip = 0, after, limit }: AccountSearch,
+  { condition, skip = 0, after, before, newestFirst, limit }: AccountSearch,
 ): Promise<Omit<Found, 'total'>> {
   if (limit === 0) return { page: [], isCut: false };
   const { where, values } = whereOf(companyId, condition);
   const afterCondition = after === undefined ? '' : ` and accounts.position > $${values.push(after)}::bigint`;
+  const beforeCondition =
+    before === undefined ? '' : ` and accounts.position < $${values.push(before)}::bigint`;
+  const direction = newestFirst ? 'desc' : 'asc';
   const text = `
     select whole.id, whole.position, whole.asked
     from (
       select page.id, page.position, page.bytes, count(*) over () as asked,
-        sum(page.bytes) over (order by page.position) as bytes_so_far
+        sum(page.bytes) over (order by page.position ${direction}) as bytes_so_far
       from (
         select accounts.id, accounts.position, accounts.list_bytes + octet_length(accounts.roles::text) as bytes
         from accounts
-        where ${where}${afterCondition}
-        order by accounts.position
+        where ${where}${afterCondition}${beforeCondition}
+        order by accounts.position ${direction}
         limit $${values.push(limit)}::integer offset $${values.push(skip)}::integer
       ) as page
     ) as whole
     where whole.bytes_so_far <= ${MAX_PAGE_BYTES} or whole.bytes_so_far = whole.bytes
-    order by whole.position`;
+    order by whole.position ${direction}`;
   const { rows } = await tx.query<Row>(text, values);
   return { page: rows, isCut: rows.length > 0 && rows.length < rows[0]!.asked };
 }

@@ -9,8 +9,16 @@ import { inTransaction } from './transactions.ts';
  * or a description in parentheses. A rules test checks that the list is complete.
  */
 export const auditActions = {
-  'accounts.create': ['scim.users.create', 'post /accounts'],
-  'accounts.change': ['scim.users.replace', 'scim.users.patch', 'post /accounts/:id/permissions'],
+  'accounts.create': ['scim.users.create', 'penstock accounts create', 'post /accounts'],
+  'accounts.change': [
+    'scim.users.replace',
+    'scim.users.patch',
+    'penstock accounts give-permission-set',
+    'penstock accounts give-team',
+    'penstock accounts remove-permissions',
+    'penstock accounts remove-team',
+    'post /accounts/:id',
+  ],
   'accounts.delete': ['scim.users.delete'],
   'api_keys.create': ['penstock keys create', 'post /keys'],
   'api_keys.revoke': ['penstock keys revoke', 'post /keys/:id'],
@@ -33,8 +41,13 @@ export const auditActions = {
   'integrations.resume': ['penstock integrations resume', 'post /syncs/:id'],
   'integrations.update': ['penstock integrations update'],
   'invitations.accept': ['(the form behind an invitation)'],
-  'invitations.create': ['penstock accounts invite', 'post /accounts', 'post /accounts/:id'],
-  'invitations.revoke': ['post /accounts/:id'],
+  'invitations.create': [
+    'penstock accounts create',
+    'penstock accounts invite',
+    'post /accounts',
+    'post /accounts/:id',
+  ],
+  'invitations.revoke': ['penstock accounts revoke-invitation', 'post /accounts/:id'],
   'permission_sets.change': ['penstock permission-sets change', 'post /permission-sets/:id'],
   'permission_sets.create': ['penstock permission-sets create', 'post /permission-sets'],
   'permission_sets.delete': ['penstock permission-sets delete', 'post /permission-sets/:id'],
@@ -58,7 +71,7 @@ export const auditActions = {
   'segments.update': ['penstock segments update', 'post /segments/:id'],
   'series.recount': ['penstock series recount'],
   'sessions.begin': ['(signing in)'],
-  'sessions.end': ['post /accounts/:id', 'post /sessions', '(signing out)'],
+  'sessions.end': ['penstock accounts end-sessions', 'post /accounts/:id', 'post /sessions', '(signing out)'],
   'sign_ins.fail': ['(wrong passwords, and people of the OpenID provider without an account, by the minute)'],
   'streams.create': ['penstock streams create', 'post /streams'],
   'streams.erase': ['penstock streams erase', 'post /streams'],

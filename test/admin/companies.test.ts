@@ -148,3 +148,35 @@ describe('accounts', () => {
     expectRefusal(await on.run('accounts show nobody@example.com'), "'nobody@example.com'", 'accounts list');
   });
 });
+
+describe('accounts', () => {
+  test('an account is created with an invitation, gets permissions in a workspace, and loses them', async () => {
+    const made = await on.json([
+      ...['accounts', 'create', '--company', 'default', '--email', 'Grace@example.com'],
+      ...['--given-name', 'Grace', '--family-name', 'Hopper', '--board-url', 'https://board.example/'],
+    ]);
+    expect(made.invitation).toMatch(/^https:\/\/board\.example\/invitation\?token=[\w-]{43}$/);
+    const again = await on.run(
+      'accounts create --company default --email grace@example.com --given-name G --family-name H',
+    );
+    expectRefusal(again, 'has an account with this address');
+    const set = await on.json(
+      'permission-sets create --company default --name Sees --permissions view_user_profile',
+    );
+    const account = 'grace@example.com';
+    await on.json(`accounts give-permission-set ${account} --workspace shop --set Sees`);
+    const [group] = (await on.json(`accounts show ${account}`)).app_groups;
+    expect(group.permissionSet).toBe(set.permission_set_id);
+    expectRefusal(
+      await on.run(`accounts give-permission-set ${account} --workspace shop --set Moon`),
+      'permission set of the company',
+    );
+    await on.json(`accounts remove-permissions ${account} --workspace shop`);
+    expect((await on.json(`accounts show ${account}`)).app_groups).toEqual([]);
+    const { accounts } = await on.json('accounts list --email grace');
+    expect(accounts.map((one: { user_name: string }) => one.user_name)).toEqual(['Grace@example.com']);
+    expect(accounts[0]).not.toHaveProperty('app_groups');
+    await on.json(`accounts revoke-invitation ${account}`);
+    expect(await on.json(`accounts end-sessions ${account}`)).toMatchObject({ ended: 0 });
+  });
+});

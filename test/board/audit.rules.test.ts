@@ -78,7 +78,6 @@ describe('the audited actions include', () => {
 
 /** Actions that only the console or only the command line offers. Each value is the reason or the alternative. */
 const oneSided: Record<string, string> = {
-  'accounts.create': 'the identity provider creates accounts over SCIM',
   'audit.download': 'penstock audit prints the entries, and leaves none',
   'exports.begin': 'writes to folders and buckets with the credentials of the operator',
   'imports.begin': 'reads files of the machine on which it runs',
@@ -86,8 +85,6 @@ const oneSided: Record<string, string> = {
   'integrations.create': 'reads folders and secrets of the machine on which it runs',
   'integrations.delete': 'the console pauses an integration',
   'integrations.update': 'reads secrets of the machine on which it runs',
-  'invitations.revoke': 'penstock accounts invite replaces the link',
-  'accounts.change': 'the identity provider changes accounts',
   'phone_numbers.mark_invalid': 'providers report invalid numbers, not people',
   'processes.forget': 'a silent process leaves the list of the console by itself after an hour',
   'preference_links.revoke': 'an operator revokes links after a leak',
@@ -99,7 +96,6 @@ const oneSided: Record<string, string> = {
   'retention.set': 'a setting of the installation',
   'segments.download': 'penstock export writes the users of a segment',
   'series.recount': 'an operator repairs counts',
-  'sessions.end': 'a session belongs to a browser',
   'syncs.download_rows': 'penstock integrations logs prints the rows',
   'users.block': 'an operator blocks an external id after an incident',
   'users.preference_link': 'clients use GET /preference_center/v1/{id}/url/{userId}',

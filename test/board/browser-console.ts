@@ -222,7 +222,7 @@ export async function openHostileConsole() {
     ...['/preference-centers?workspace=school', `/preference-centers?workspace=${hall}`],
     ...[`/preference-centers/${scene.center}`, `/preference-centers/${center}`],
     `/preference-centers/${scene.center}?user=user-1&${screens}`,
-    ...['/accounts', '/accounts?q=nobody', `/accounts/${person}`, '/teams', `/teams/${team}`],
+    ...['/accounts', '/accounts?email=nobody', `/accounts/${person}`, '/teams', `/teams/${team}`],
     ...[`/permission-sets/${set}`, '/workspaces', `/workspaces/${scene.shop}`, `/workspaces/${hall}`],
     ...[`/limits?workspace=${hall}`, `/limits/users.track?workspace=${hall}`],
     ...['/keys', '/keys?workspace=school', `/keys/${scene.key}`, `/keys/${key.id}`],

@@ -40,7 +40,8 @@ test('an invitation is shown once, works, and can be revoked before it is accept
       path,
       false,
     ]);
-  for (let press = 0; press < 2; press++) await post(admin, `/accounts/${id}`, { action: 'uninvite' });
+  for (let press = 0; press < 2; press++)
+    await post(admin, `/accounts/${id}`, { action: 'revoke-invitation' });
   expect(await statusOf(second.link!)).toBe(410);
   expect(await actionsAbout(id)).toEqual(['invitations.create', 'invitations.create', 'invitations.revoke']);
 });
@@ -56,7 +57,7 @@ test('all sessions of an account can be ended at once', async () => {
   const { id, email, visitor } = await scene.people.arrive();
   const second = createVisitor(scene.board);
   await second.signIn(email, PASSWORD);
-  await post(admin, `/accounts/${id}`, { action: 'sign_out' });
+  await post(admin, `/accounts/${id}`, { action: 'end-sessions' });
   for (const one of [visitor, second]) expect((await one.get('/queues/api/queues')).status).toBe(401);
   expect((await actionsAbout(id)).filter((one) => one === 'sessions.end')).toHaveLength(2);
 });
@@ -70,7 +71,7 @@ test('accounts and permission sets of another company cannot be listed, shown or
     "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'theirs alone', '{admin}')",
     ...[set, company],
   );
-  for (const path of ['/accounts', `/accounts?q=${email}`, '/permission-sets'])
+  for (const path of ['/accounts', `/accounts?email=${email}`, '/permission-sets'])
     expect([
       path,
       (await page(admin, path)).text
@@ -83,7 +84,7 @@ test('accounts and permission sets of another company cannot be listed, shown or
     `/accounts/${id}`,
   ])
     expect([path, (await page(admin, path)).status]).toEqual([path, 404]);
-  for (const action of ['invite', 'uninvite', 'sign_out'])
+  for (const action of ['invite', 'revoke-invitation', 'end-sessions'])
     expect((await post(admin, `/accounts/${id}`, { action })).status).toBe(404);
   expect(await actionsAbout(id)).toEqual([]);
   expect((await page(scene.operator, `/accounts?company=${company}`)).text).toContain(`>${email}<`);
@@ -124,8 +125,8 @@ test('accounts are listed in pages and can be searched by the start of their add
     const next = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
     return { count: text.match(new RegExp(`>${name}-\\d+@example.com</a>`, 'g'))?.length ?? 0, next };
   };
-  const first = await openPage(`/accounts?q=${name}`);
+  const first = await openPage(`/accounts?email=${name}`);
   expect(first.count).toBe(50);
   expect(await openPage(first.next!)).toEqual({ count: 5, next: undefined });
-  expect((await openPage(`/accounts?q=${name}-54`)).count).toBe(1);
+  expect((await openPage(`/accounts?email=${name}-54`)).count).toBe(1);
 });

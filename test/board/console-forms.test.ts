@@ -75,11 +75,15 @@ test('permissions for an unknown workspace or set keep the input and show the er
     ...[uuidv7(), DEFAULT_COMPANY],
   );
   const { id } = await scene.people.arrive();
-  const path = `/accounts/${id}/permissions`;
-  const set = await submit(admin, path, { action: 'give_set', workspace: 'shop', set: 'Suport' });
+  const path = `/accounts/${id}`;
+  const set = await submit(admin, path, { action: 'give-permission-set', workspace: 'shop', set: 'Suport' });
   expect([set.status, set.invalid]).toEqual([400, ['set']]);
   expect([set.has('workspace', 'shop'), set.has('set', 'Suport')]).toEqual([true, true]);
-  const workspace = await submit(admin, path, { action: 'give_set', workspace: 'shops', set: 'Support' });
+  const workspace = await submit(admin, path, {
+    action: 'give-permission-set',
+    workspace: 'shops',
+    set: 'Support',
+  });
   expect(workspace.invalid).toEqual(['workspace']);
 });
 

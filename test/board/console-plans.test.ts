@@ -7,6 +7,7 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { accounts } from '../../src/resources/accounts.ts';
 import { keys } from '../../src/resources/keys.ts';
 import { workspaces } from '../../src/resources/workspaces.ts';
 import { findNamed, findTeams } from '../../src/store/accounts.ts';
@@ -198,7 +199,13 @@ async function visitEverything(): Promise<void> {
       '/keys',
       `/keys?${workspaceQuery}&before=${newId()}`,
     ],
-    ...[`/keys/${key}`, '/accounts', `/accounts?company=${owner}&q=who`, `/accounts?company=${newId()}`],
+    ...[
+      `/keys/${key}`,
+      '/accounts',
+      `/accounts?company=${owner}&email=who`,
+      `/accounts?before=${account}`,
+      `/accounts?company=${newId()}`,
+    ],
     ...[
       `/accounts/${account}`,
       '/teams',
@@ -254,6 +261,10 @@ async function visitEverything(): Promise<void> {
   // Commands look up a key by its identifier.
   const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };
   await keys.naming.find!(installation.resourceContext, named);
+  for (const company of [undefined, owner])
+    await accounts.naming.find!(installation.resourceContext, {
+      ...{ ...named, text: 'ada@example.com', options: { company } },
+    });
   await workspaces.naming.find!(installation.resourceContext, { ...named, text: 'shop1' });
   await post(operator, '/companies', { name: 'Another company' });
   await post(operator, '/workspaces', { name: 'atelier', company: 'Another company' });
@@ -265,17 +276,19 @@ async function visitEverything(): Promise<void> {
   });
   await act(`/teams/${team}`, { action: 'rename', name: teamName });
   const give = { workspace: workspaceId };
-  await act(`/accounts/${account}/permissions`, { action: 'give_set', ...give, set });
-  await act(`/accounts/${account}/permissions`, {
-    action: 'give_team',
+  await act(`/accounts/${account}`, { action: 'give-permission-set', ...give, set });
+  await act(`/accounts/${account}`, {
+    action: 'give-team',
     ...give,
     team: teamName,
-    permission: 'admin',
+    permissions: 'admin',
   });
   await page(admin, `/accounts/${account}`);
+  await act(`/accounts/${account}`, { action: 'remove-team', team: teamName });
+  await act(`/accounts/${account}`, { action: 'remove-permissions', workspace: workspaceId });
   await act('/accounts', { email: 'niklaus@example.com', given_name: 'Niklaus', family_name: 'Wirth' });
   await act(`/accounts/${account}`, { action: 'invite' });
-  await act(`/accounts/${account}`, { action: 'uninvite' });
+  await act(`/accounts/${account}`, { action: 'revoke-invitation' });
   const invited = await createAccount(database.pool as never, owner, 'ada@example.com');
   const token = await people.invite(invited);
   await createVisitor(board).get(`/invitation?token=${token}`);

@@ -192,7 +192,6 @@ describe('access to each route by role', () => {
     ['post /accounts', () => '/accounts', company, 400, 403],
     ['get /accounts/:id', () => `/accounts/${account}`, ours, 200, 404],
     ['post /accounts/:id', () => `/accounts/${account}`, ours, 400, 404],
-    ['post /accounts/:id/permissions', () => `/accounts/${account}/permissions`, ours, 400, 404],
     ['get /teams', () => '/teams', company, 200, 403],
     ['post /teams', () => '/teams', company, 400, 403],
     ['get /teams/:id', () => `/teams/${team}`, ours, 200, 404],

@@ -73,7 +73,7 @@ export async function createInstallation(
     deadLetterQueue: queues[0]!,
     laneQueues: queues.slice(1),
     resourceContext: {
-      ...{ database, config, actor: tester },
+      ...{ database, config, actor: tester, consoleUrl: '' },
       withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
     } satisfies Context,
     replayContext: { database, producer, lanes: config.LANES, actor: tester },

@@ -112,7 +112,7 @@ describe.each(screens)(
       if (width < 760) await press('Menu');
       await press('Accounts');
       await page.waitForURL('**/accounts');
-      if (await page.locator('#invite:not([open])').count()) await press('Invite by email');
+      if (await page.locator('#create:not([open])').count()) await press('Invite by email');
       await tabTo('Email address');
       await page.keyboard.type(`grace-${width}@example.com`);
       await tabTo('Given name');

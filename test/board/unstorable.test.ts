@@ -10,7 +10,13 @@ const UNSTORABLE = ['n1@x.yy%00', '%00', 'a%00b', '%ff%fe'];
 const PAGES = [
   ...['/users?q=', '/users?workspace=', '/requests?id=', '/requests/', '/users/', '/dead-letters?workspace='],
   ...['/dead-letters?group=', '/dead-letters?after=', '/audit?actor=', '/audit?subject=', '/audit?company='],
-  ...['/accounts?q=', '/accounts?company=', '/groups?user=', '/groups?before=', '/preference-centers?after='],
+  ...[
+    '/accounts?email=',
+    '/accounts?company=',
+    '/groups?user=',
+    '/groups?before=',
+    '/preference-centers?after=',
+  ],
   ...[
     '/segments?workspace=',
     '/segments/',
