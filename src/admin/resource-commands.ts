@@ -19,13 +19,8 @@ import {
   type Installation,
   withInstallation,
 } from './installation.ts';
-import {
-  addSecretOptions,
-  namesSecret,
-  readSecret,
-  type SecretOptions,
-} from './integrations/source-options.ts';
 import { addList, printPage, printRow } from './output.ts';
+import { addSecretOptions, namesSecret, readSecret, type SecretOptions } from './secret-options.ts';
 
 type Options = Record<string, unknown> & { json?: boolean; workspace?: string; company?: string };
 
@@ -113,7 +108,7 @@ function addListing<One extends { id: string }>(command: Command, resource: Reso
     addOptions: (verb) => void addFields(verb, filters),
     list: (installation, page, options) =>
       resource.list(contextOf(installation), { ...page, filters: readFields(filters, options) }),
-    rowOf: (item) => rowOf(resource, item),
+    rowOf: (item) => rowOf(resource, item, 'rows'),
     cellsOf: (item) =>
       Object.fromEntries(
         cells
@@ -148,11 +143,11 @@ function printAll<One extends { id: string }>(
   json: boolean | undefined,
 ): void {
   const { many, nouns = many } = resource;
-  printPage(json, nouns, { rows: all.map((one) => rowOf(resource, one)), next: null });
+  printPage(json, nouns, { rows: all.map((one) => rowOf(resource, one, 'rows')), next: null });
 }
 
 /** Adds a verb that acts on one record. */
-function addNamed<One extends { id: string }>(
+export function addNamed<One extends { id: string }>(
   command: Command,
   { naming, scope }: Resource<One>,
   verb: Pick<Action<One>, 'verb' | 'sentence' | 'example'>,
@@ -172,7 +167,7 @@ type Work<One> = (
 ) => Promise<void>;
 
 /** Returns an action that finds the named record and passes it to `work`. It rejects with a Refusal if none matches. */
-function run<One extends { id: string }>(resource: Resource<One>, work: Work<One>) {
+export function run<One extends { id: string }>(resource: Resource<One>, work: Work<One>) {
   const { naming, one, noun, scope } = resource;
   // Commander calls an action with the argument, if the verb has one, the options and the command.
   return async (...given: unknown[]) => {
@@ -201,11 +196,12 @@ function run<One extends { id: string }>(resource: Resource<One>, work: Work<One
 
 function print<One extends { id: string }>(
   resource: Resource<One>,
-  { one, secret, more, row, note }: Outcome<One>,
+  { one, secret, more, row, note, failure }: Outcome<One>,
   json: boolean | undefined,
 ): void {
   const shown = row ?? (one === undefined ? {} : rowOf(resource, one));
   printRow(json, { ...(secret && { [secret.name]: secret.value }), ...shown, ...more }, note);
+  if (failure !== undefined) throw new Refusal(failure);
 }
 
 const flagOf = (key: string) => `--${key.replaceAll('_', '-')}`;

@@ -175,9 +175,6 @@ const notices: Record<string, string> = {
   discarded: 'Discarded. The dead letter stays under “Discarded” with your reason.',
   mended: 'Replaced and enqueued again.',
   nothing: 'No change: the dead letters were not waiting any more.',
-  begun: 'A run has started.',
-  paused: 'Paused. A run that is in progress continues.',
-  resumed: 'Resumed.',
   deleted: 'The delete was accepted. It takes effect after everything that was accepted before.',
   changing: 'The change was accepted. It takes effect after everything that was accepted before.',
   as_before: 'No change: the value was already set.',
@@ -186,7 +183,6 @@ const notices: Record<string, string> = {
   archived: 'Archived. It can no longer be used, and its name stays reserved.',
   ended: 'Session ended. Its user must sign in again.',
   nothing_ended: 'No change: the session had already ended, or you are not allowed to end it.',
-  cancelled: 'The run ends when its current rows have taken effect. Synced data stays.',
 };
 
 export const noticeOf = (done: string): string | undefined =>

@@ -39,6 +39,7 @@ export function readForm(
     if (field.control.kind !== 'secret') given[key] = all;
     // White space at the ends may belong to a secret, for example to a password.
     if (field.control.kind === 'secret') values[key] = secretOf(key, all[0] ?? '');
+    else if (text === '' && field.mayBeEmpty) values[key] = field.read('');
     else if (text === '' && !isRequired(field) && !filled[key]) values[key] = field.fallback;
     else
       try {

@@ -79,6 +79,31 @@ export async function resourceTable<One extends { id: string }>(
   return new Renderer(resource, {}).table(visit, all);
 }
 
+/** Renders rows as a table by their columns. @param options.first column before the described ones */
+export function described<One>(
+  title: string,
+  columns: readonly Column<One>[],
+  { rows, first }: { rows: readonly One[]; first?: ExtraColumn<One> },
+): Html {
+  const listed = columns.filter((column) => isShownIn(column, 'list'));
+  return table(
+    title,
+    [...(first ? [first.title] : []), ...listed.map(headingOf)],
+    rows.map((one) => [...(first ? [first.cell(one)] : []), ...listed.map((column) => cellOf(column, one))]),
+  );
+}
+
+/** Renders one row as names and values by its columns. */
+export const describedFacts = <One>(columns: readonly Column<One>[], one: One): Html =>
+  facts(
+    columns
+      .filter((column) => isShownIn(column, 'page'))
+      .map((column) => [column.title!, cellOf(column, one)]),
+  );
+
+const headingOf = <One>({ title: name = '', kind }: Column<One>): Heading =>
+  kind === 'number' ? { name, number: true as const } : name;
+
 /** A form whose values were rejected: the verb of its action, the values and their errors. */
 interface Tried {
   verb: string;
@@ -93,7 +118,7 @@ class Renderer<One extends { id: string }> {
   constructor(resource: Resource<One>, extras: Extras<One>) {
     this.#resource = resource;
     this.#extras = extras;
-    this.#path = `/${resource.noun}`;
+    this.#path = `/${resource.path ?? resource.noun}`;
   }
 
   pages(): Page<PageServices>[] {
@@ -265,9 +290,7 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
     ]);
     const headings: Heading[] = [
       nameTitle,
-      ...listed.map(({ title: name = '', kind }) =>
-        kind === 'number' ? { name, number: true as const } : name,
-      ),
+      ...listed.map(headingOf),
       ...more.map(({ title: name }) => name),
       ...(hasButtons ? ['Actions'] : []),
     ];
@@ -440,11 +463,7 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
     // The problem of an action without a form, or of one that is no longer offered, is shown below the buttons.
     const hasForm = offered.some((action) => action.verb === tried?.verb && !isButton(action));
     return html`<h1>${nameOf(one)}</h1>
-<div class="card">${facts(
-      columns
-        .filter((column) => isShownIn(column, 'page'))
-        .map((column) => [column.title!, cellOf(column, one)]),
-    )}</div>
+<div class="card">${describedFacts(columns, one)}</div>
 ${offered.filter(isButton).length > 0 && html`<div class="actions">${offered.filter(isButton).map((action) => this.#button(visit, action, one))}</div>`}
 ${!hasForm && formProblem(tried?.sent)}
 ${await this.#extras.section?.(visit, one)}

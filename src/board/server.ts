@@ -46,8 +46,7 @@ import { requestPages } from './pages/requests.ts';
 import { searchPages } from './pages/search.ts';
 import { exportPages, segmentPages } from './pages/segments.ts';
 import { sessionPages } from './pages/sign-in.ts';
-import { syncPages } from './pages/sync.ts';
-import { syncListPages } from './pages/syncs.ts';
+import { integrationExtras, syncPages } from './pages/sync.ts';
 import { userPages } from './pages/user.ts';
 import { userActionPages } from './pages/user-actions.ts';
 import { userListPages } from './pages/users.ts';
@@ -167,6 +166,7 @@ export async function startBoard({
 const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
   accounts: accountExtras,
   groups: groupExtras,
+  integrations: integrationExtras,
   keys: keyExtras,
   'permission-sets': permissionSetExtras,
   teams: teamExtras,
@@ -192,7 +192,6 @@ export const pages: Page<PageServices>[] = [
   ...deadLetterListPages,
   ...refusedObjectPages,
   ...deadLetterPages,
-  ...syncListPages,
   ...syncPages,
   ...segmentPages,
   ...exportPages,

@@ -27,6 +27,8 @@ export interface Field<T> {
   required: boolean;
   /** Value that applies if the user gives none. */
   fallback?: T;
+  /** Whether an empty text is a value, so that a form can empty the field. */
+  mayBeEmpty?: boolean;
   /** Whether only the command line has the field. */
   isCommandOnly?: boolean;
   /** @throws {InvalidValue} stating the rule */

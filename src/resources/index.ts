@@ -10,6 +10,7 @@ export const descriptions = {
   'scim-tokens': async () => (await import('./scim-tokens.ts')).scimTokens,
   keys: async () => (await import('./keys.ts')).keys,
   workspaces: async () => (await import('./workspaces.ts')).workspaces,
+  integrations: async () => (await import('./integrations.ts')).integrations,
   limits: async () => (await import('./limits.ts')).limits,
   streams: async () => (await import('./streams.ts')).streams,
 } satisfies Record<string, () => Promise<Resource>>;

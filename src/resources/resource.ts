@@ -53,8 +53,11 @@ export interface Column<One> {
   shown?(one: One): Shown;
   /** Formats the value for the command's table. */
   cell?(one: One): Json | undefined;
-  /** Outputs that omit the column. */
-  not?: readonly ('json' | 'table' | 'list' | 'page')[];
+  /**
+   * Outputs that omit the column: the JSON of one resource, the JSON and the table of a list of the command, and the list and
+   * the page of the console.
+   */
+  not?: readonly ('json' | 'rows' | 'table' | 'list' | 'page')[];
 }
 
 /** A page of a list, sorted by id and therefore by time of creation. */
@@ -83,6 +86,8 @@ export interface Outcome<One> {
   row?: Row;
   /** The resources of the owner after an action on all of them. */
   rows?: One[];
+  /** Reason for which the action ended in a failure, after its result was printed. */
+  failure?: string;
   /** A sentence for the user. */
   note?: string | undefined;
 }
@@ -162,8 +167,10 @@ export interface Naming<One> {
 
 /** Description of a resource, from which the console pages and the commands are generated. */
 export interface Resource<One extends { id: string } = { id: string }> {
-  /** Noun of the command, and path of the page without the slash. */
+  /** Noun of the command. */
   noun: string;
+  /** Path of the page without the slash; absent if it equals the noun. */
+  path?: string;
   /** Singular in a sentence, for example `key`; `many` is the plural. */
   one: string;
   many: string;
@@ -227,11 +234,15 @@ export const creation = <One, F extends Fields>(one: Creation<One, F>): Creation
 export const action = <One, F extends Fields>(one: Action<One, F>): Action<One> =>
   one as unknown as Action<One>;
 
-/** Returns a resource as JSON. */
-export function rowOf<One extends { id: string }>({ columns }: Resource<One>, one: One): Row {
+/** Returns a resource as JSON: alone, or as a row of a list. */
+export function rowOf<One>(
+  { columns }: { columns: readonly Column<One>[] },
+  one: One,
+  output: 'json' | 'rows' = 'json',
+): Row {
   return Object.fromEntries(
     columns
-      .filter(({ not }) => !not?.includes('json'))
+      .filter(({ not }) => !not?.includes(output))
       .map(({ name, value }) => [name, value(one)] as const)
       .filter((member): member is [string, Json] => member[1] !== undefined),
   );

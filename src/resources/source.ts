@@ -1,3 +1,6 @@
+import { integrationKeys } from '../embedded/address.ts';
+import { type Credentials, encryptCredentials, NoIntegrationKey } from '../integrations/source.ts';
+import type { Config } from '../platform/config.ts';
 import { Refusal } from './refusal.ts';
 
 /** Checks an endpoint URL. It must not contain credentials, because definitions are shown unmasked. */
@@ -10,4 +13,13 @@ export function requireEndpoint(endpoint: string): void {
       '--endpoint must be a URL that starts with http:// or https://, without user and password',
       'endpoint',
     );
+}
+
+/** Encrypts credentials for the database. @throws {Refusal} without INTEGRATION_KEY */
+export function encryptSecret(credentials: Credentials, id: string, config: Config): Buffer {
+  try {
+    return encryptCredentials(credentials, id, integrationKeys(config));
+  } catch (error) {
+    throw error instanceof NoIntegrationKey ? new Refusal(error.message) : error;
+  }
 }

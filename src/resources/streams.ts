@@ -1,6 +1,4 @@
 import { integrationKeys } from '../embedded/address.ts';
-import { type Credentials, encryptCredentials, NoIntegrationKey } from '../integrations/source.ts';
-import type { Config } from '../platform/config.ts';
 import { grouped } from '../platform/format.ts';
 import { newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
@@ -33,6 +31,7 @@ import {
   type Outcome,
   type Shown,
 } from './resource.ts';
+import { encryptSecret } from './source.ts';
 import { readTarget, targetFields } from './stream-target.ts';
 
 /**
@@ -83,14 +82,6 @@ function setState(state: 'active' | 'paused'): Action<DestinationRow, Record<nev
       action: verb,
       work: async (tx) => ({ changed: await setDestinationState(tx, one, state) }),
     });
-}
-
-function encrypt(credentials: Credentials, id: string, config: Config): Buffer {
-  try {
-    return encryptCredentials(credentials, id, integrationKeys(config));
-  } catch (error) {
-    throw error instanceof NoIntegrationKey ? new Refusal(error.message) : error;
-  }
 }
 
 /**
@@ -251,7 +242,7 @@ export const streams = describeResource<DestinationRow>({
       const { kind, settings, credentials, newSecret, gatherMs = 0 } = await readTarget(values, config);
       const { name: called, from } = values;
       const id = newId();
-      const secret = credentials ? encrypt(credentials, id, config) : null;
+      const secret = credentials ? encryptSecret(credentials, id, config) : null;
       const made = { workspaceId: owner.id, id, name: called, kind, settings, secret, gatherMs, from };
       const detail = { name: called, kind, ...(from && { from: from.toISOString() }) };
       await audited(database.pool, actor, async (tx) => {

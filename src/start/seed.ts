@@ -1,13 +1,13 @@
 import path from 'node:path';
 import { createSegment } from '../admin/definitions.ts';
 import { commandLine, findWorkspace } from '../admin/installation.ts';
-import { createIntegration } from '../admin/integrations/create.ts';
 import { patternOf } from '../integrations/schedule.ts';
 import { fileFormats, type SourceDefinition } from '../integrations/source.ts';
 import type { Config } from '../platform/config.ts';
 import type { SeedDefinitions } from '../processes/host.ts';
 import { readDefinition as readFilter } from '../profile/segment.ts';
 import { createGroup } from '../resources/groups.ts';
+import { createIntegration } from '../resources/integration-store.ts';
 import type { Database } from '../store/database.ts';
 
 type Source = Record<string, string> & { type: SourceDefinition['type'] };
@@ -35,7 +35,7 @@ export async function seedDefinitions(database: Database, config: Config): Promi
         updateExistingOnly: update_existing_only === true,
         draft: draft === true,
       };
-      return (await createIntegration(integration, { database, config })).id;
+      return (await createIntegration(integration, { ...context, config })).id;
     },
   };
 }

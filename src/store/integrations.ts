@@ -28,7 +28,7 @@ export interface SelectedIntegration {
  * Reads the whole table, which is small, and the end of sync_jobs_integration for each row. See `listRuns` in
  * sync-lists.ts for `between`.
  */
-const selectIntegrationsStatement = `
+const selectIntegrationsStatement = (order: 'asc' | 'desc') => `
   select
     integrations.id,
     integrations.workspace_id as "workspaceId",
@@ -56,28 +56,31 @@ const selectIntegrationsStatement = `
   where ($1::uuid is null or integrations.workspace_id = $1)
     and ($2::uuid is null or integrations.id = $2)
     and ($3::text is null or integrations.name = $3)
-    and ($4::uuid is null or integrations.id > $4)
-  order by integrations.id
+    and ($4::uuid is null or integrations.id ${order === 'asc' ? '>' : '<'} $4)
+  order by integrations.id ${order}
   limit $5`;
 
 interface WantedIntegrations {
   workspaceId?: string | undefined;
   id?: string | undefined;
   name?: string | undefined;
-  /** Id of the integration after which the page begins. */
+  /** Id of the integration after which the page begins, oldest first. */
   after?: string | undefined;
+  /** Id of the integration before which the page begins, newest first. */
+  before?: string | undefined;
+  newestFirst?: boolean;
   limit: number;
 }
 
-/** Returns integrations of all workspaces, oldest first. */
+/** Returns integrations of all workspaces, oldest first unless `newestFirst` is set. */
 export async function selectIntegrations(
   pool: Pool,
-  { workspaceId, id, name, after, limit }: WantedIntegrations,
+  { workspaceId, id, name, after, before, newestFirst = false, limit }: WantedIntegrations,
 ): Promise<SelectedIntegration[]> {
   const { rows } = await pool.query<SelectedIntegration>({
-    name: 'select-integrations',
-    text: selectIntegrationsStatement,
-    values: [workspaceId, id, name, after, limit],
+    name: newestFirst ? 'select-newest-integrations' : 'select-integrations',
+    text: selectIntegrationsStatement(newestFirst ? 'desc' : 'asc'),
+    values: [workspaceId, id, name, newestFirst ? before : after, limit],
   });
   return rows;
 }
@@ -210,26 +213,5 @@ const deleteIfIdleStatement = `
 /** Deletes an integration unless it has an unfinished run. @returns whether it was deleted */
 export async function deleteIfIdle(tx: Pick<Pool, 'query'>, id: string): Promise<boolean> {
   const { rowCount } = await tx.query(deleteIfIdleStatement, [id]);
-  return rowCount === 1;
-}
-
-/** Updates by primary key. A draft stays a draft, because it has to be tested first. */
-const setStatusStatement = `
-  update integrations
-  set status = $2, updated_at = now()
-  where integrations.id = $1::uuid and integrations.status <> 'draft'
-  returning integrations.id`;
-
-/** Resumes or pauses an integration. @returns false if it is a draft or no longer exists */
-export async function setIntegrationStatus(
-  tx: Pick<Pool, 'query'>,
-  id: string,
-  status: 'active' | 'paused',
-): Promise<boolean> {
-  const { rowCount } = await tx.query({
-    name: 'set-integration-status',
-    text: setStatusStatement,
-    values: [id, status],
-  });
   return rowCount === 1;
 }

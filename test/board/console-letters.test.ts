@@ -289,17 +289,17 @@ describe('syncs', () => {
   });
 
   test('a sync can be started, cancelled, paused and resumed', async () => {
-    expect((await act('sync')).headers.get('location')).toContain('done=begun');
+    expect((await act('sync')).headers.get('location')).toContain('done=sync');
     expect((await act('sync')).status).toBe(409);
     expect((await page(scene.operator, `/syncs/${scene.integration}`)).text).toContain('Cancel run');
-    expect((await act('cancel')).headers.get('location')).toContain('done=cancelled');
-    expect((await act('pause')).headers.get('location')).toContain('done=paused');
+    expect((await act('cancel')).headers.get('location')).toContain('done=cancel');
+    expect((await act('pause')).headers.get('location')).toContain('done=pause');
     expect(await scene.query('select status from integrations where id = $1', scene.integration)).toEqual([
       { status: 'paused' },
     ]);
     await scene.query('update sync_jobs set finished_at = now() where finished_at is null');
     expect((await act('sync')).status).toBe(409);
-    expect((await act('resume')).headers.get('location')).toContain('done=resumed');
+    expect((await act('resume')).headers.get('location')).toContain('done=resume');
     expect(await scene.query('select status from integrations where id = $1', scene.integration)).toEqual([
       { status: 'active' },
     ]);

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { createAccounts } from '../../src/board/accounts.ts';
@@ -8,6 +8,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
 import { pack } from '../../src/queue/pack.ts';
 import { accounts } from '../../src/resources/accounts.ts';
+import { integrations } from '../../src/resources/integrations.ts';
 import { keys } from '../../src/resources/keys.ts';
 import { workspaces } from '../../src/resources/workspaces.ts';
 import { findNamed, findTeams } from '../../src/store/accounts.ts';
@@ -16,7 +17,7 @@ import { PostgresClient } from '../../src/store/database.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';
 import { listSegments } from '../../src/store/segments.ts';
 import { createAccount } from '../setup/access.ts';
-import { createDatabaseOfOne } from '../setup/fixtures.ts';
+import { createDatabaseOfOne, temporaryFolder } from '../setup/fixtures.ts';
 import { small } from '../store/plans/allowed.ts';
 import { type Filled, fill } from '../store/plans/fill.ts';
 import { accesses, explainCustom, longRead, readCatalog } from '../store/plans/read.ts';
@@ -261,6 +262,16 @@ async function visitEverything(): Promise<void> {
   // Commands look up a key by its identifier.
   const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };
   await keys.naming.find!(installation.resourceContext, named);
+  const folder = temporaryFolder();
+  writeFileSync(path.join(folder, 'rows.csv'), 'external_id,updated_at,payload\n');
+  const source = { source: 'folder', path: folder, format: 'csv', tls: 'off', port: '5432' };
+  const sync = { workspace: workspaceId, name: 'by hand', kind: 'attributes', ...source };
+  await post(operator, '/syncs', sync);
+  const byHand = await integrations.naming.find!(installation.resourceContext, {
+    ...{ ...named, text: 'by hand', options: { workspace: workspaceId } },
+  });
+  for (const fields of [{ action: 'test' }, { action: 'update', schedule: 'daily' }])
+    await post(operator, `/syncs/${byHand!.id}`, fields);
   for (const company of [undefined, owner])
     await accounts.naming.find!(installation.resourceContext, {
       ...{ ...named, text: 'ada@example.com', options: { company } },

@@ -134,6 +134,7 @@ describe('access to each route by role', () => {
     ['get /refused-objects', () => '/refused-objects', delivery, 200, 200],
     ['get /refused-objects/cause', async () => (await scene.refusedIn(scene.shop)).path, delivery, 200, 404],
     ['get /syncs', () => '/syncs', syncs, 200, 200],
+    ['post /syncs', () => '/syncs', syncs, 400, 400],
     ['get /syncs/:id', () => `/syncs/${scene.integration}`, syncs, 200, 404],
     ['post /syncs/:id', () => `/syncs/${scene.integration}`, syncs, 400, 404],
     ['get /syncs/:id/runs/:run', () => `/syncs/${scene.integration}/runs/${scene.run}`, syncs, 200, 404],

@@ -20,7 +20,7 @@ const meanings: Record<Exclude<Right, Supplement>, string> = {
   edit_segments: 'Create and change segments',
   archive_segments: 'Archive segments',
   centers: 'View preference centers and their preview',
-  syncs: 'View, run, pause and cancel warehouse syncs; view, pause and resume streams',
+  syncs: 'View, create, test, change, run, pause and cancel warehouse syncs; view, pause and resume streams',
 };
 
 /** Actions that need several rights at once. */

@@ -21,9 +21,9 @@ import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { findSegment } from '../../store/segments.ts';
 import { addVerb, parseId, Refusal } from '../command.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
-import { addSecretOptions, readKeyPair, type SecretOptions } from '../integrations/source-options.ts';
 import { printRow } from '../output.ts';
 import { showRows } from '../progress.ts';
+import { addSecretOptions, readKeyPair, type SecretOptions } from '../secret-options.ts';
 
 interface Options extends TargetOptions {
   workspace: string;

@@ -14,10 +14,10 @@ import { reachOfSources } from '../../platform/reach.ts';
 import { requireEndpoint } from '../../resources/source.ts';
 import { addVerb, Refusal } from '../command.ts';
 import { findWorkspace, type Installation, withInstallation } from '../installation.ts';
-import { addSecretOptions, readKeyPair, type SecretOptions } from '../integrations/source-options.ts';
 import { printPage, type Row } from '../output.ts';
 import { showRows, showSteps } from '../progress.ts';
 import type { QueueContext } from '../queue.ts';
+import { addSecretOptions, readKeyPair, type SecretOptions } from '../secret-options.ts';
 import { addImportRecords, columnsOf, describe, warningsOf } from './import-records.ts';
 
 /** Number of rows that a dry run shows. */

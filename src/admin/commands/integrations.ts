@@ -1,129 +1,65 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
-import { patternOf, ScheduleError } from '../../integrations/schedule.ts';
-import { kinds } from '../../integrations/source.ts';
-import { normalizeEmail } from '../../profile/addresses.ts';
-import { selectIntegrations } from '../../store/integrations.ts';
-import { addNoun, addVerb, parseCount, parseId, parseName } from '../command.ts';
-import { findWorkspaceId, withInstallation } from '../installation.ts';
-import { pause, remove, resume, test, update } from '../integrations/change.ts';
-import { create } from '../integrations/create.ts';
-import { cancel, findIntegration, logs, longRow, shortRow, sync } from '../integrations/runs.ts';
-import { addSecretOptions, addSourceOptions } from '../integrations/source-options.ts';
-import { pageOf, printPage, printRow } from '../output.ts';
+import type { Command } from 'commander';
+import { isUuid } from '../../profile/values.ts';
+import { integrations } from '../../resources/integrations.ts';
+import { type Context, rowOf } from '../../resources/resource.ts';
+import { requireRun, rowErrorColumns, runColumns } from '../../resources/runs.ts';
+import { selectRowErrors } from '../../store/sync-chunks.ts';
+import { selectRuns } from '../../store/sync-lists.ts';
+import { parseCount, parseId, Refusal } from '../command.ts';
+import { pageOf, printPage } from '../output.ts';
+import { addNamed, addResource, run } from '../resource-commands.ts';
 
+/** Adds the noun of the description, and the verb `logs`, which lists the runs of an integration. */
 export function addIntegrations(program: Command): void {
-  const noun = addNoun(program, 'integrations', {
-    sentence:
-      'Define integrations, which sync rows of a warehouse into profiles, and run and watch their syncs.',
-    example: 'integrations list --workspace default',
-  });
-  const making = addVerb(noun, 'create', {
-    sentence: 'Define an integration. Its source is tested first.',
-    example:
-      'integrations create --workspace default --name users --kind attributes --source folder --path ./exports --format csv --schedule "every 15 minutes"',
+  const noun = addResource(program, integrations);
+  addNamed(noun, integrations, {
+    verb: 'logs',
+    sentence: 'List the sync jobs of an integration, newest first, or the failed rows of one job.',
+    example: 'integrations logs users --limit 10',
   })
-    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .requiredOption('--name <name>', 'name, unique among the integrations of the workspace', parseName)
-    .addOption(
-      new Option('--kind <kind>', 'type of the rows; cannot be changed later')
-        .choices(kinds)
-        .makeOptionMandatory(),
-    );
-  addSourceOptions(making)
-    .option(
-      '--warehouse-type <type>',
-      'warehouse type that the API reports, for example redshift (default: the source)',
-      parseName,
-    )
-    .option('--schedule <schedule>', SCHEDULE, parseSchedule)
-    .option('--contact-emails <list>', CONTACTS, parseContacts, '')
-    .option('--update-existing-only', 'ignore rows of users that do not exist')
-    .option('--draft', 'if the test fails, store the integration as a draft')
-    .action(create);
-  addVerb(noun, 'list', {
-    sentence: 'List the integrations, oldest first.',
-    example: 'integrations list --workspace default --json',
-  })
-    .option('--workspace <workspace>', 'only integrations of this workspace (name or id)')
-    .option('--limit <number>', 'maximum number of integrations to show', parseCount, 100)
-    .option('--after <id>', 'start after this integration (paging)', parseId)
-    .action(list);
-
-  /** Adds a verb that acts on one integration. */
-  const about = (verb: string, sentence: string, options = '') =>
-    addVerb(noun, verb, { sentence, example: `integrations ${verb} users${options}` })
-      .argument('<integration>', 'name or id of the integration')
-      .option('--workspace <workspace>', 'workspace, if several have an integration with this name');
-  about('show', 'Show an integration without its credentials.').action(show);
-  about('test', 'Test from this machine whether the source of an integration can be read.').action(test);
-  addSecretOptions(
-    about('update', 'Change the schedule, the contacts or the secret of an integration.', ' --schedule daily')
-      .option('--schedule <schedule>', SCHEDULE, parseSchedule)
-      .option('--on-demand', 'remove the schedule')
-      .option('--contact-emails <list>', CONTACTS, parseContacts),
-  ).action(update);
-  about('pause', 'Pause an integration. It is not synced until you resume it.').action(pause);
-  about('resume', 'Activate a paused integration, or a draft whose source can now be read.').action(resume);
-  about('delete', 'Delete an integration and its logs. Synced data stays.').action(remove);
-  about('sync', 'Start a sync of an integration now.', ' --wait')
-    .option('--wait', 'wait until the sync has finished')
-    .action(sync);
-  about('cancel', 'Cancel the running sync of an integration.').action(cancel);
-  about(
-    'logs',
-    'List the sync jobs of an integration, newest first, or the failed rows of one job.',
-    ' --limit 10',
-  )
     .option('--job <id>', 'show the failed rows of this job, with their reasons', parseId)
     .option('--limit <number>', 'maximum number of jobs or rows to show', parseCount, 50)
     .option('--after <id>', 'start after this job, or with --job after this row (paging)')
-    .action(logs);
+    .action(
+      run(integrations, async (context, one, options) => {
+        await logs(context, (await one(context)).id, options as unknown as LogsOptions);
+      }),
+    );
 }
 
-const SCHEDULE =
-  "schedule in UTC: 'every 15 minutes' (the shortest), 'every hour', 'daily', 'weekly', 'monthly' or a cron expression with five fields (default: on demand)";
-const CONTACTS = 'email addresses of the contacts, separated by commas';
-
-interface ListOptions {
-  workspace?: string;
+interface LogsOptions {
+  job?: string;
   limit: number;
   after?: string;
   json?: boolean;
 }
 
-async function list({ workspace, limit, after, json }: ListOptions): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const workspaceId = await findWorkspaceId(database, workspace);
-    const found = await selectIntegrations(database.pool, { workspaceId, after, limit: limit + 1 });
-    const { shown, next } = pageOf(found, limit, (last) => last.id);
-    printPage(json, 'integrations', { rows: shown.map(shortRow), next });
-  });
-}
-
-async function show(
-  nameOrId: string,
-  { workspace, json }: { workspace?: string; json?: boolean },
+/** Lists runs; with `--job`, lists the rows of one run that failed or were synced with a warning. */
+async function logs(
+  { database }: Pick<Context, 'database'>,
+  id: string,
+  options: LogsOptions,
 ): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    printRow(json, longRow(await findIntegration(database, nameOrId, workspace), new Date()));
-  });
-}
-
-function parseSchedule(text: string): string {
-  try {
-    patternOf(text);
-  } catch (error) {
-    if (error instanceof ScheduleError) throw new InvalidArgumentError(error.message);
-    throw error;
+  const { job, limit, after, json } = options;
+  if (job !== undefined) {
+    await requireRun({ database }, id, job);
+    return rowErrors({ database }, job, options);
   }
-  return text.trim();
+  if (after !== undefined && !isUuid(after)) throw new Refusal('--after must be the id of a job');
+  const found = await selectRuns(database.pool, id, { after, limit: limit + 1 });
+  const { shown, next } = pageOf(found, limit, (last) => last.id);
+  printPage(json, 'sync jobs', { rows: shown.map((run) => rowOf({ columns: runColumns }, run)), next });
 }
 
-function parseContacts(text: string): string {
-  const addresses = text.split(',').map((address) => address.trim());
-  // An empty value removes all addresses.
-  if (addresses.length === 1 && addresses[0] === '') return '';
-  const wrong = addresses.filter((address) => normalizeEmail(address) === undefined);
-  if (wrong.length > 0) throw new InvalidArgumentError(`'${wrong[0]}' is not an email address.`);
-  return addresses.join(',');
+async function rowErrors(
+  { database }: Pick<Context, 'database'>,
+  jobId: string,
+  { limit, after, json }: LogsOptions,
+): Promise<void> {
+  if (after !== undefined && !/^\d{1,15}$/.test(after))
+    throw new Refusal('with --job, --after must be the number of a row');
+  const start = after === undefined ? -1 : Number(after);
+  const found = await selectRowErrors(database.pool, jobId, { after: start, limit: limit + 1 });
+  const { shown, next } = pageOf(found, limit, (last) => String(last.number));
+  printPage(json, 'row errors', { rows: shown.map((row) => rowOf({ columns: rowErrorColumns }, row)), next });
 }

@@ -10,7 +10,6 @@ import {
   stageEnvelopes,
   withImportLock,
 } from '../../../src/store/imports.ts';
-import { setIntegrationStatus } from '../../../src/store/integrations.ts';
 import {
   beginAttempts,
   countAttempts,
@@ -113,7 +112,6 @@ export const ofSyncs: Asking = (
       (direction) => () => listRuns(store, integrationId, { direction, from: oldRunId, size: 10 }),
     ),
     () => selectRowErrors(store, runId, { after: 0, limit: 100 }),
-    () => setIntegrationStatus(store, integrationId, 'paused'),
     () => selectRuns(store, integrationId, { id: runId, limit: 10 }),
     () => selectRuns(store, integrationId, { after: oldRunId, limit: 10 }),
   ];

@@ -1,24 +1,26 @@
-import { integrationKeys } from '../../embedded/address.ts';
-import type { Prisma } from '../../generated/prisma/client.ts';
-import { checkColumns } from '../../integrations/columns.ts';
-import { openSource } from '../../integrations/open-source.ts';
+import { integrationKeys } from '../embedded/address.ts';
+import type { Prisma } from '../generated/prisma/client.ts';
+import { checkColumns } from '../integrations/columns.ts';
+import { openSource } from '../integrations/open-source.ts';
 import {
   type Credentials,
-  encryptCredentials,
+  decryptCredentials,
   type IntegrationKind,
   isSameSource,
   type SourceColumn,
   type SourceDefinition,
   SourceError,
-} from '../../integrations/source.ts';
-import { codeOf } from '../../platform/format.ts';
-import { newId } from '../../platform/ids.ts';
-import { type Reach, reachOfSources } from '../../platform/reach.ts';
-import { PENSTOCK, Refusal } from '../command.ts';
-import { change, findWorkspace, type Installation, withInstallation } from '../installation.ts';
-import { printRow } from '../output.ts';
-import { findIntegration, longRow } from './runs.ts';
-import { readCredentials, readDefinition, type SourceOptions } from './source-options.ts';
+} from '../integrations/source.ts';
+import { codeOf } from '../platform/format.ts';
+import { newId } from '../platform/ids.ts';
+import { type Reach, reachOfSources } from '../platform/reach.ts';
+import type { SelectedIntegration } from '../store/integrations.ts';
+import { change } from './change.ts';
+import { Refusal } from './refusal.ts';
+import type { Context } from './resource.ts';
+import { encryptSecret } from './source.ts';
+
+type Stores = Pick<Context, 'config' | 'database' | 'actor'>;
 
 interface Tried {
   kind: IntegrationKind;
@@ -36,7 +38,7 @@ interface Tried {
  * Opens a source from this machine and validates its columns, as a sync would.
  * @throws {Refusal} with the reason if the source cannot be opened or its columns are invalid
  */
-export async function trySource({
+async function trySource({
   kind,
   source,
   credentials,
@@ -59,79 +61,50 @@ export async function trySource({
   }
 }
 
-interface CreateOptions extends SourceOptions {
-  workspace: string;
-  name: string;
-  kind: IntegrationKind;
-  warehouseType?: string;
-  schedule?: string;
-  contactEmails: string;
-  updateExistingOnly?: boolean;
-  draft?: boolean;
-  json?: boolean;
-}
-
 /** An integration to be created. */
-interface NewIntegration extends Omit<CreateOptions, keyof SourceOptions | 'workspace' | 'json'> {
+interface NewIntegration {
   /** Id of the integration; a new id if absent. */
   id?: string | undefined;
   workspaceId: string;
+  name: string;
+  kind: IntegrationKind;
   source: SourceDefinition;
   credentials: Credentials | undefined;
+  warehouseType?: string | undefined;
+  schedule?: string | undefined;
+  contactEmails: string;
+  updateExistingOnly?: boolean;
+  /** Whether the integration is stored as a draft if the test of its source fails. */
+  draft?: boolean;
 }
 
 type Made = NewIntegration & { id: string };
 
-export async function create(options: CreateOptions): Promise<void> {
-  const source = readDefinition(options);
-  await withInstallation(async (installation) => {
-    const { database } = installation;
-    const { id: workspaceId } = await findWorkspace(database, options.workspace);
-    const credentials = await readCredentials(options);
-    const { id, failure } = await createIntegration(
-      { ...options, workspaceId, source, credentials },
-      installation,
-    ).catch((error) => {
-      if (!(error instanceof UnreadableSource)) throw error;
-      throw new Refusal(`${error.message}. Fix the source, or store the integration as a draft with --draft`);
-    });
-    printRow(
-      options.json,
-      longRow(await findIntegration(database, id), new Date()),
-      failure
-        ? `Stored as a draft: ${failure}. To test again and activate it, run ${PENSTOCK} integrations resume.`
-        : `Connection and columns are valid. To start a sync now, run ${PENSTOCK} integrations sync ${id}.`,
-    );
-  });
-}
-
-/** A source that the test could not read. */
-class UnreadableSource extends Refusal {}
-
 /**
  * Tests the source and stores the integration.
  * @returns its id, and why it is a draft only
- * @throws {UnreadableSource} if a draft is not wanted
+ * @throws {Refusal} if the source cannot be read and a draft is not wanted
  * @throws {Refusal} if the source or the name is taken
  */
 export async function createIntegration(
   given: NewIntegration,
-  installation: Pick<Installation, 'config' | 'database'>,
+  context: Stores,
 ): Promise<{ id: string; failure: string | undefined }> {
   const made: Made = { ...given, id: given.id ?? newId() };
   // Encrypts before the test: without INTEGRATION_KEY, the integration could not be stored even if the test succeeds.
-  const encrypted =
-    made.credentials && encryptCredentials(made.credentials, made.id, integrationKeys(installation.config));
-  const failure = await whyNot(made, installation);
+  const encrypted = made.credentials && encryptSecret(made.credentials, made.id, context.config);
+  const failure = await whyNot(made, context);
   if (failure && !made.draft)
-    throw new Refusal(`${failure.message}. Fix the source, or store the integration as a draft with --draft`);
-  await store({ ...made, encrypted, status: failure ? 'draft' : 'active' }, installation);
+    throw new Refusal(
+      `${failure.message}. Fix the source, or store the integration as a draft${context.actor.via === 'console' ? '' : ' with --draft'}`,
+    );
+  await store({ ...made, encrypted, status: failure ? 'draft' : 'active' }, context);
   return { id: made.id, failure: failure?.message };
 }
 
 async function whyNot(
   { source, credentials, kind }: Made,
-  { config }: Pick<Installation, 'config'>,
+  { config }: Pick<Stores, 'config'>,
 ): Promise<Refusal | undefined> {
   try {
     await trySource({
@@ -158,10 +131,10 @@ type Tested = Made & {
 
 async function store(
   { id, workspaceId, source, encrypted, status, ...rest }: Tested,
-  { database }: Pick<Installation, 'database'>,
+  context: Stores,
 ): Promise<void> {
   const { name, kind, warehouseType, schedule, contactEmails, updateExistingOnly } = rest;
-  await change(database, async (tx) => {
+  await change(context, async (tx) => {
     // Serializes creations in a workspace, so that two cannot take the same source. Live traffic does not wait.
     await tx.$executeRaw`select from workspaces where id = ${workspaceId}::uuid for no key update`;
     const others = await tx.integration.findMany({
@@ -193,6 +166,56 @@ async function store(
     return { result: made, entries: [{ action: 'integrations.create', subject, workspaceId, detail }] };
   }).catch((error) => {
     if (codeOf(error) !== 'P2002') throw error;
-    throw new Refusal(`this workspace already has an integration with the name '${name}'`);
+    throw new Refusal(`this workspace already has an integration with the name '${name}'`, 'name', 409);
   });
+}
+
+/** Tests the source of a stored integration with its credentials. @throws {Refusal} with the reason */
+export async function tryStored(integration: SelectedIntegration, context: Stores): Promise<SourceColumn[]> {
+  return tryWith(integration, await storedCredentials(integration, context), context);
+}
+
+/** Replaces the secret of the credentials, tests the source, and encrypts them with the first key. */
+export async function renewCredentials(
+  integration: SelectedIntegration,
+  secret: string,
+  context: Stores,
+): Promise<Buffer> {
+  const before = await storedCredentials(integration, context);
+  if (!before) throw new Refusal(`the integration '${integration.name}' has no credentials`, 'secret');
+  const credentials: Credentials =
+    'user' in before ? { ...before, password: secret } : { ...before, secret_access_key: secret };
+  await tryWith(integration, credentials, context);
+  return encryptSecret(credentials, integration.id, context.config);
+}
+
+function tryWith(
+  integration: SelectedIntegration,
+  credentials: Credentials | undefined,
+  { config }: Pick<Stores, 'config'>,
+): Promise<SourceColumn[]> {
+  return trySource({
+    kind: integration.kind as IntegrationKind,
+    source: integration.source as unknown as SourceDefinition,
+    credentials,
+    serviceIdField: config.SERVICE_ID_FIELD,
+    scratchBytes: config.SYNC_SCRATCH_BYTES,
+    reach: reachOfSources(config),
+  });
+}
+
+async function storedCredentials(
+  { id }: SelectedIntegration,
+  { database, config }: Stores,
+): Promise<Credentials | undefined> {
+  const { credentials } = await database.prisma.integration.findUniqueOrThrow({
+    where: { id },
+    select: { credentials: true },
+  });
+  if (credentials === null) return undefined;
+  try {
+    return decryptCredentials(credentials, id, integrationKeys(config));
+  } catch (error) {
+    throw error instanceof SourceError ? new Refusal(error.message) : error;
+  }
 }
