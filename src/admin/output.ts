@@ -191,7 +191,9 @@ export function addList<Found extends { id: string }>(
   verb
     .option('--limit <number>', `maximum number of ${many} to show`, parseCount, 100)
     .option('--after <id>', `start after this ${one} (paging)`, parseId)
-    .action(async (options: Options) => {
+    .action(async (_: Options, command: Command) => {
+      // A noun that is a command itself takes the options that it has as well.
+      const options = command.optsWithGlobals<Options>();
       await withInstallation(async (installation) => {
         const ownerId = owner && (await owners[owner](installation.database, options[owner]));
         const ownerIds = ownerId === undefined ? undefined : [ownerId];

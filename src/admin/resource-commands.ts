@@ -29,7 +29,11 @@ const owners = { workspace: findWorkspace, company: findCompany };
 /** Adds the noun of a resource, with a verb for the list and for each action of the resource. */
 export function addResource<One extends { id: string }>(program: Command, resource: Resource<One>): Command {
   const { noun, sentence, example } = resource;
-  const command = addNoun(program, noun, { sentence, example });
+  return addVerbs(addNoun(program, noun, { sentence, example }), resource);
+}
+
+/** Adds the verbs of a resource to its noun. */
+export function addVerbs<One extends { id: string }>(command: Command, resource: Resource<One>): Command {
   const { creation, ownerActions = [] } = resource;
   if (creation) addOwnerVerb(command, resource, creation);
   addListing(command, resource);
@@ -171,10 +175,9 @@ export function run<One extends { id: string }>(resource: Resource<One>, work: W
   const { naming, one, noun, scope } = resource;
   // Commander calls an action with the argument, if the verb has one, the options and the command.
   return async (...given: unknown[]) => {
-    const [text, options] = (given.length > 2 ? given : [undefined, ...given]) as [
-      string | undefined,
-      Options,
-    ];
+    const text = given.length > 2 ? (given[0] as string | undefined) : undefined;
+    // A noun that is a command itself takes the options that it has as well.
+    const options = (given.at(-1) as Command).optsWithGlobals<Options>();
     await withInstallation(async (installation) => {
       const find = async (context: Context) => {
         const owner = naming.isWithin ? await ownerOf(resource, installation, options) : undefined;

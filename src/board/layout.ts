@@ -35,6 +35,7 @@ const navigation: { group: string; pages: NavigationPage[] }[] = [
       { path: '/refused-objects', name: 'Refused objects', permit: 'delivery' },
       { path: '/dead-letters', name: 'Dead letters', permit: 'delivery' },
       { path: '/syncs', name: 'Syncs', permit: 'syncs' },
+      { path: '/imports', name: 'Imports', permit: 'syncs' },
       { path: '/streams', name: 'Streams', permit: 'syncs' },
     ],
   },

@@ -122,7 +122,7 @@ class Renderer<One extends { id: string }> {
   }
 
   pages(): Page<PageServices>[] {
-    const { permit, creation, ownerActions = [], title, nameOf, actions } = this.#resource;
+    const { permit, creation, ownerActions = [], title, actions } = this.#resource;
     const one = `${this.#path}/:id`;
     return [
       {
@@ -139,18 +139,7 @@ class Renderer<One extends { id: string }> {
             },
           ]
         : []),
-      {
-        ...{ method: 'get', path: one, right: permit },
-        handle: async (given) => {
-          const visit = this.#entered(given);
-          const found = await this.#find(visit);
-          const refresh = this.#resource.refreshSeconds?.(found);
-          return {
-            ...{ title: nameOf(found), body: await this.#show(visit, found), ...this.#noticeOf(visit) },
-            ...(refresh !== undefined && { refresh }),
-          };
-        },
-      },
+      ...(this.#resource.isListOnly ? [] : [this.#page(one)]),
       ...(actions.length > 0
         ? [
             {
@@ -160,6 +149,23 @@ class Renderer<One extends { id: string }> {
           ]
         : []),
     ];
+  }
+
+  /** Returns the page of a single resource. */
+  #page(path: string): Page<PageServices> {
+    const { permit, nameOf, refreshSeconds } = this.#resource;
+    return {
+      ...{ method: 'get', path, right: permit },
+      handle: async (given) => {
+        const visit = this.#entered(given);
+        const found = await this.#find(visit);
+        const refresh = refreshSeconds?.(found);
+        return {
+          ...{ title: nameOf(found), body: await this.#show(visit, found), ...this.#noticeOf(visit) },
+          ...(refresh !== undefined && { refresh }),
+        };
+      },
+    };
   }
 
   /** Offers the workspaces whose users the viewer may see, if the permit of the resource is not a workspace right. */
@@ -418,7 +424,8 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
 
   /** Returns the path of an entry. It includes the workspace if the lookup needs it and the viewer has several. */
   #pathOf({ workspaces }: ResourceVisit, one: One, more: Record<string, string> = {}): string {
-    const { isOfOne, ownerOf } = this.#resource;
+    const { isOfOne, ownerOf, pathOf } = this.#resource;
+    if (pathOf) return pathOf(one);
     const isNamed = isOfOne && workspaces.length > 1;
     return pathWith(`${this.#path}/${one.id}`, { ...(isNamed && { workspace: ownerOf(one) }), ...more });
   }

@@ -44,7 +44,7 @@ import { preferenceCenterPages } from './pages/preference-centers.ts';
 import { refusedObjectPages } from './pages/refused-objects.ts';
 import { requestPages } from './pages/requests.ts';
 import { searchPages } from './pages/search.ts';
-import { exportPages, segmentPages } from './pages/segments.ts';
+import { segmentPages } from './pages/segments.ts';
 import { sessionPages } from './pages/sign-in.ts';
 import { integrationExtras, syncPages } from './pages/sync.ts';
 import { userPages } from './pages/user.ts';
@@ -194,7 +194,6 @@ export const pages: Page<PageServices>[] = [
   ...deadLetterPages,
   ...syncPages,
   ...segmentPages,
-  ...exportPages,
   ...preferenceCenterPages,
   ...described,
   ...auditPages,

@@ -238,7 +238,7 @@ export const workChecks: readonly Check[] = [
     impact: 'The rows after the last imported row are not imported.',
     firstStep: 'Run the same penstock import command again. It continues after the last row.',
     permit: 'company',
-    link: '/audit?action=imports.begin',
+    link: '/imports',
     find: ({ imports = [], at }) =>
       imports.map(({ workspaceId, workspace, file, rows, stoppedAt }) => ({
         subject: `${file} (${workspace})`,

@@ -10,7 +10,15 @@ import { change } from './change.ts';
 import { choice, commandOnly, flag, name, optional, secret, text, withDefault } from './fields.ts';
 import { readCredentials, readDefinition, sourceFields, whereIs } from './integration-source.ts';
 import { InvalidValue, Refusal } from './refusal.ts';
-import { action, type Context, creation, describeResource, type Outcome, rowOf } from './resource.ts';
+import {
+  action,
+  type Context,
+  creation,
+  describeResource,
+  listOfOwners,
+  type Outcome,
+  rowOf,
+} from './resource.ts';
 import { beginRun, endRun, finishedRun, runColumns, shownStatus } from './runs.ts';
 
 function readSchedule(given: string): string {
@@ -87,9 +95,6 @@ async function findNamed(
 async function findById({ database }: Context, id: string): Promise<SelectedIntegration | undefined> {
   return (await selectIntegrations(database.pool, { id, limit: 1 }))[0];
 }
-
-/** Integrations per read, while a page is filled. */
-const READ = 200;
 
 interface Change {
   action: 'integrations.pause' | 'integrations.resume' | 'integrations.update';
@@ -221,19 +226,8 @@ export const integrations = describeResource<SelectedIntegration>({
     sentence: 'List the integrations, oldest first.',
     example: 'integrations list --workspace default --json',
   },
-  async list({ database: { pool } }, { owners, after, before, newestFirst = false, limit }) {
-    // The table is small: a workspace has a few tens of rows.
-    const workspaceId = owners?.length === 1 ? owners[0] : undefined;
-    const listed: SelectedIntegration[] = [];
-    for (let cursor = after ?? before; listed.length < limit; ) {
-      const page = { workspaceId, newestFirst, [newestFirst ? 'before' : 'after']: cursor, limit: READ };
-      const found = await selectIntegrations(pool, page);
-      listed.push(...found.filter((one) => owners?.includes(one.workspaceId) ?? true));
-      if (found.length < READ) break;
-      cursor = found.at(-1)!.id;
-    }
-    return listed.slice(0, limit);
-  },
+  // The table is small: a workspace has a few tens of rows.
+  list: ({ database: { pool } }, page) => listOfOwners(page, (part) => selectIntegrations(pool, part)),
   find: findById,
   nameOf: (one) => one.name,
   ownerOf: ({ workspaceId }) => workspaceId,

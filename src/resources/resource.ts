@@ -184,6 +184,8 @@ export interface Resource<One extends { id: string } = { id: string }> {
   /** Sentence below the heading of the page. */
   lead: string;
   scope: 'workspace' | 'company' | 'installation';
+  /** Whether a single resource has no page. */
+  isListOnly?: boolean;
   /** Whether the resource is the workspace itself. */
   isOwner?: boolean;
   /** Whether lists always cover a single workspace, in both interfaces. */
@@ -210,6 +212,8 @@ export interface Resource<One extends { id: string } = { id: string }> {
   find(context: Context, id: string, owners: readonly string[] | undefined): Promise<One | undefined>;
   /** Returns the name of a resource, which is the heading of its page. */
   nameOf(one: One): string;
+  /** Returns the page that the name links to; absent for the page of the resource. */
+  pathOf?(one: One): string;
   /** Returns the id of the workspace or company that a resource belongs to. */
   ownerOf(one: One): string;
   /** Returns the seconds after which the page of a resource is loaded again; absent if it is not. */
@@ -267,6 +271,35 @@ export function keyset<Name extends 'workspaceId' | 'companyId'>(
     orderBy: { id: newestFirst ? ('desc' as const) : ('asc' as const) },
     take: limit,
   };
+}
+
+/** Resources per read of a small table, while a page is filled. */
+const READ = 200;
+
+/**
+ * Reads a page from a small table whose statement takes a single owner. With several owners, it reads all rows and skips
+ * those of other owners.
+ */
+export async function listOfOwners<One extends { id: string; workspaceId: string }>(
+  { owners, after, before, newestFirst = false, limit }: ListPage,
+  read: (part: {
+    workspaceId?: string | undefined;
+    after?: string | undefined;
+    before?: string | undefined;
+    newestFirst: boolean;
+    limit: number;
+  }) => Promise<One[]>,
+): Promise<One[]> {
+  const workspaceId = owners?.length === 1 ? owners[0] : undefined;
+  const listed: One[] = [];
+  for (let cursor = after ?? before; listed.length < limit; ) {
+    const position = newestFirst ? { before: cursor } : { after: cursor };
+    const found = await read({ workspaceId, ...position, newestFirst, limit: READ });
+    listed.push(...found.filter((one) => owners?.includes(one.workspaceId) ?? true));
+    if (found.length < READ) break;
+    cursor = found.at(-1)!.id;
+  }
+  return listed.slice(0, limit);
 }
 
 /** Formats a time for JSON: ISO 8601 or null. */

@@ -34,7 +34,7 @@ export const auditActions = {
   ],
   'exports.begin': ['penstock export'],
   'imports.begin': ['penstock import'],
-  'imports.drop': ['penstock import drop'],
+  'imports.drop': ['penstock import drop', 'post /imports/:id'],
   'integrations.create': ['penstock integrations create', 'post /syncs'],
   'integrations.delete': ['penstock integrations delete', 'post /syncs/:id'],
   'integrations.pause': ['penstock integrations pause', 'post /syncs/:id'],

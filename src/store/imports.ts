@@ -241,7 +241,7 @@ export interface ListedImport extends Omit<ImportProgress, 'refusedBytes'> {
 }
 
 /** Scans the table, which is small because operators start imports by hand. */
-const listImportsStatement = `
+const listImportsStatement = (order: 'asc' | 'desc') => `
   select
     imports.id,
     workspaces.name as workspace,
@@ -256,20 +256,31 @@ const listImportsStatement = `
   from imports
   join workspaces on workspaces.id = imports.workspace_id
   where ($1::uuid is null or imports.workspace_id = $1)
-    and ($2::uuid is null or imports.id > $2)
+    and ($2::uuid is null or imports.id ${order === 'asc' ? '>' : '<'} $2)
     and ($3::uuid is null or imports.id = $3)
-  order by imports.id
+  order by imports.id ${order}
   limit $4`;
 
-/** Returns a page of imports, oldest first, or the import with a given id. */
+interface WantedImports {
+  workspaceId?: string | undefined;
+  id?: string | undefined;
+  /** Id of the import after which the page begins, oldest first. */
+  after?: string | undefined;
+  /** Id of the import before which the page begins, newest first. */
+  before?: string | undefined;
+  newestFirst?: boolean;
+  limit: number;
+}
+
+/** Returns a page of imports, oldest first unless `newestFirst` is set, or the import with a given id. */
 export async function listImports(
   pool: Pool,
-  { workspaceId, after, id, limit }: { workspaceId?: string; after?: string; id?: string; limit: number },
+  { workspaceId, after, before, newestFirst = false, id, limit }: WantedImports,
 ): Promise<ListedImport[]> {
   const { rows } = await pool.query<ListedImport>({
-    name: 'list-imports',
-    text: listImportsStatement,
-    values: [workspaceId ?? null, after ?? null, id ?? null, limit],
+    name: newestFirst ? 'list-newest-imports' : 'list-imports',
+    text: listImportsStatement(newestFirst ? 'desc' : 'asc'),
+    values: [workspaceId ?? null, (newestFirst ? before : after) ?? null, id ?? null, limit],
   });
   return rows;
 }

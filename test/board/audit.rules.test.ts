@@ -81,7 +81,6 @@ const oneSided: Record<string, string> = {
   'audit.download': 'penstock audit prints the entries, and leaves none',
   'exports.begin': 'writes to folders and buckets with the credentials of the operator',
   'imports.begin': 'reads files of the machine on which it runs',
-  'imports.drop': 'an import belongs to the machine on which it runs',
   'phone_numbers.mark_invalid': 'providers report invalid numbers, not people',
   'processes.forget': 'a silent process leaves the list of the console by itself after an hour',
   'preference_links.revoke': 'an operator revokes links after a leak',

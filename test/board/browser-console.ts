@@ -213,6 +213,7 @@ export async function openHostileConsole() {
       '/refused-objects?workspace=school',
       (await scene.refusedIn(hall, { field: hostile })).path,
     ],
+    '/imports',
     ...['/syncs', '/syncs?workspace=school', `/syncs/${scene.integration}`, `/syncs/${integration}`],
     ...[`/syncs/${scene.integration}/runs/${scene.run}`, `/syncs/${integration}/runs/${run}`],
     ...['/groups?workspace=school', '/groups?workspace=shop&user=user-1', `/groups?workspace=${hall}`],

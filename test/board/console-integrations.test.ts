@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
@@ -74,4 +75,28 @@ test('an account with the right to syncs cannot read folders of the operator', a
   expect(answer.status).toBe(400);
   expect(await answer.text()).toContain('Only BOARD_USER and the command line can create');
   expect(await scene.query("select from integrations where name = 'theirs'")).toEqual([]);
+});
+
+test('the record of an import is listed, and only BOARD_USER deletes it after a confirmation', async () => {
+  const id = uuidv7();
+  await scene.query(
+    `insert into imports (workspace_id, key, id, file, digest, reading, rows_done)
+     values ($1, '\\x01', $2, '/in/users.csv', '\\x02', '{}', 7)`,
+    ...[scene.shop, id],
+  );
+  expect((await page(scene.operator, '/imports')).text).toMatch(/users\.csv[\s\S]*unfinished/);
+  const drop = async (visitor: typeof scene.operator, confirm: string) =>
+    (await post(visitor, `/imports/${id}`, { action: 'drop', confirm })).status;
+  const { visitor } = await scene.people.arrive([], {
+    appGroups: [{ workspace: scene.shop, permissions: ['edit_cloud_data_ingestion'] }],
+  });
+  expect((await page(visitor, `/imports/${id}`)).status).toBe(200);
+  expect(await drop(visitor, '/in/users.csv')).toBe(403);
+  expect(await drop(scene.operator, 'users.csv')).toBe(400);
+  expect(await drop(scene.operator, '/in/users.csv')).toBe(303);
+  expect((await page(scene.operator, '/imports')).text).toContain('No imports yet');
+  const { rows } = await searchAudit(scene.installation.database.pool, { subject: id, limit: 10 });
+  expect(rows.map(({ action, detail }) => [action, detail])).toEqual([
+    ['imports.drop', { file: '/in/users.csv', rows: 7 }],
+  ]);
 });

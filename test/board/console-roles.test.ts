@@ -134,6 +134,9 @@ describe('access to each route by role', () => {
     ['get /refused-objects', () => '/refused-objects', delivery, 200, 200],
     ['get /refused-objects/cause', async () => (await scene.refusedIn(scene.shop)).path, delivery, 200, 404],
     ['get /syncs', () => '/syncs', syncs, 200, 200],
+    ['get /imports', () => '/imports', syncs, 200, 200],
+    ['get /imports/:id', () => `/imports/${begun}`, syncs, 200, 404],
+    ['post /imports/:id', () => `/imports/${begun}`, ['operator'], 400, 404],
     ['post /syncs', () => '/syncs', syncs, 400, 400],
     ['get /syncs/:id', () => `/syncs/${scene.integration}`, syncs, 200, 404],
     ['post /syncs/:id', () => `/syncs/${scene.integration}`, syncs, 400, 404],
@@ -216,7 +219,7 @@ describe('access to each route by role', () => {
 
   /** Id of an account in the default company. */
   let account = '';
-  const [team, set, token] = [uuidv7(), uuidv7(), uuidv7()];
+  const [team, set, token, begun] = [uuidv7(), uuidv7(), uuidv7(), uuidv7()];
   const arrived = new Map<string, Visitor>();
   beforeAll(async () => {
     account = (await scene.people.arrive()).id;
@@ -233,6 +236,11 @@ describe('access to each route by role', () => {
       `insert into scim_tokens (id, company_id, name, identifier, token_hash, origin, ip_allowlist)
        values ($1, $2, 'Directory', 'st_12345', '\\x00', 'https://idp.example', '{}')`,
       ...[token, DEFAULT_COMPANY],
+    );
+    await scene.query(
+      `insert into imports (workspace_id, key, id, file, digest, reading)
+       values ($1, '\\x01', $2, 'users.csv', '\\x02', '{}')`,
+      ...[scene.shop, begun],
     );
     for (const [name, arrive] of Object.entries(roles)) arrived.set(name, await arrive());
   });
@@ -303,7 +311,7 @@ describe('access to each route by role', () => {
     };
     expect(await namesFor('operator')).toEqual([
       ...['/users', '/segments', '/groups', '/preference-centers', '/exports'],
-      ...['/requests', '/refused-objects', '/dead-letters', '/syncs', '/streams'],
+      ...['/requests', '/refused-objects', '/dead-letters', '/syncs', '/imports', '/streams'],
       ...['/', '/queues', '/workspaces', '/limits', '/keys', '/accounts', '/permission-sets', '/teams'],
       ...['/scim-tokens', '/companies', '/audit'],
     ]);

@@ -139,7 +139,7 @@ test('an export shows its segment, progress and error, without secrets', async (
   const { text } = await page(scene.operator, '/exports?workspace=shop');
   const words = text.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ');
   expect(words).toMatch(
-    /Teal complete 12 1 3,456 .* no link hooks\.example, not reached 503 of the callback Teal-1/,
+    /Teal \S+ \S+ UTC complete 12 1 3,456 .* no link not reached hooks\.example 503 of the callback Teal-1/,
   );
   expect(text).not.toContain('4711');
   const { text: none } = await page(scene.operator, '/exports?workspace=school');

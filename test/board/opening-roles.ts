@@ -1,6 +1,6 @@
 const everything = [
   ...['users', 'requests', 'dead-letters', 'refused-objects', 'syncs', 'groups', 'preference-centers'],
-  ...['workspaces', 'keys'],
+  ...['workspaces', 'limits', 'keys', 'imports'],
   ...['segments', 'exports', 'streams'],
   ...['accounts', 'teams', 'permission-sets', 'audit'],
 ];

@@ -11,7 +11,8 @@ import {
   MAX_DEFINITION_CHARACTERS,
   readDefinition,
 } from '../../profile/segment.ts';
-import { keyset } from '../../resources/resource.ts';
+import { exports as described } from '../../resources/exports.ts';
+import { keyset, rowOf as rowOfColumns } from '../../resources/resource.ts';
 import type { Database } from '../../store/database.ts';
 import { listExports } from '../../store/segment-exports.ts';
 import { evaluateUsers } from '../../store/segments.ts';
@@ -208,12 +209,7 @@ async function exports({ workspace, limit, after, json }: ExportsOptions): Promi
     const { id: workspaceId } = await findWorkspace(database, workspace);
     const found = await listExports(database.pool, workspaceId, { before: after, limit: limit + 1 });
     const { shown, next } = pageOf(found, limit, ({ id }) => id);
-    const rows = shown.map((one) => ({
-      ...{ export_id: one.id, segment_id: one.segmentId, requested_at: one.requestedAt.toISOString() },
-      ...{ state: one.state, users: one.users, files: one.files, bytes: one.bytes },
-      ...{ object_prefix: one.objectPrefix, ended_at: one.endedAt?.toISOString() ?? null },
-      ...{ callback: one.callback, told_at: one.toldAt?.toISOString() ?? null, error: one.lastError },
-    }));
+    const rows = shown.map((one) => rowOfColumns(described, { ...one, workspaceId }));
     printPage(json, 'exports', { rows, next });
   });
 }
