@@ -6,9 +6,11 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { indexUsers } from '../../src/store/user-search.ts';
 import { openBrowser } from '../setup/browser.ts';
 import { signIn, troublesOf } from './browser-console.ts';
 import { type Console, openConsole } from './console-scene.ts';
+import { failedEvent } from './installation.ts';
 
 /** Each task is done on both screens. The other color scheme of the width is checked at the end of the task. */
 const screens = [
@@ -31,6 +33,7 @@ describe.each(screens)(
       scene = await openConsole({
         ...{ INTEGRATION_KEY: randomBytes(32).toString('base64'), ALLOWED_NETWORKS: '127.0.0.1/32' },
       });
+      await indexUsers(scene.installation.database.pool);
       receiver = createServer((request, response) => {
         received.push(request.url!);
         request.resume().on('end', () => response.end());
@@ -93,6 +96,74 @@ describe.each(screens)(
       await tabTo(name);
       await page.keyboard.press('Enter');
     }
+
+    /** Opens the page of Ada from the search by a part of the name. */
+    async function openAda(): Promise<void> {
+      await searchFor('lovel', 'Users matching “lovel”');
+      await page.getByText(/^1 user/).waitFor();
+      await check();
+      await Promise.all([page.waitForEvent('load'), press('Ada Lovelace')]);
+      await page.getByRole('heading', { name: 'Ada Lovelace', level: 1 }).waitFor();
+    }
+
+    test('a supporter finds a person by a part of the name', async () => {
+      await openAda();
+      await check();
+    });
+
+    test('a supporter sees why the last request about a person had no effect', async () => {
+      const requestId = uuidv7();
+      const reason = "'time' is not a time";
+      await scene.letterIn(scene.shop, {
+        ...{ reason, requestId, identifiers: [{ external_id: 'user-1' }] },
+      });
+      await openAda();
+      await page.getByRole('cell', { name: reason, exact: true }).waitFor();
+      await Promise.all([page.waitForEvent('load'), press('events')]);
+      await page.getByText(reason).first().waitFor();
+      await check();
+      await Promise.all([page.waitForEvent('load'), press(requestId)]);
+      await page.getByRole('heading', { name: requestId }).waitFor();
+      await page.getByRole('cell', { name: reason, exact: true }).waitFor();
+      await check();
+    });
+
+    test('a supporter unsubscribes a person from emails', async () => {
+      await openAda();
+      await tabTo('Subscription');
+      await tabTo('State');
+      await page.keyboard.type('unsubscribed');
+      await Promise.all([page.waitForEvent('load'), press('Set…')]);
+      await page.getByRole('heading', { name: 'Set email to unsubscribed?' }).waitFor();
+      await check();
+      await Promise.all([page.waitForEvent('load'), press('Confirm')]);
+      await page.getByRole('status').getByText('The change was accepted.').waitFor();
+      const envelopes = await scene.installation.envelopes();
+      expect(JSON.stringify(envelopes)).toContain('"email_subscribe":"unsubscribed"');
+      await check();
+    });
+
+    test('an engineer corrects a field of a dead letter and replays it', async () => {
+      const reason = `'properties.size' must be a number, not ${width}`;
+      const { object } = failedEvent();
+      const id = await scene.letterIn(scene.shop, {
+        ...{ reason, object: { ...object, properties: { size: 'large' } } },
+      });
+      await searchFor('letters', 'Dead letters');
+      await check();
+      await Promise.all([page.waitForEvent('load'), press(reason)]);
+      await check();
+      await Promise.all([page.waitForEvent('load'), press('Open')]);
+      await tabTo('properties.size');
+      await page.keyboard.press('Control+a');
+      await page.keyboard.type('8');
+      await check();
+      await Promise.all([page.waitForEvent('load'), press('Save and replay')]);
+      await page.getByRole('status').getByText('Replaced and enqueued again.').waitFor();
+      const [letter] = await scene.query('select state, object from dead_letters where id = $1', id);
+      expect(letter).toMatchObject({ state: 'replaying', object: { properties: { size: '8' } } });
+      await check();
+    });
 
     test('an operator raises a limit', async () => {
       await searchFor('shop', 'shop');
@@ -160,7 +231,7 @@ describe.each(screens)(
       await searchFor('health', 'Health');
       await page
         .locator('.problems')
-        .getByText(/No worker is running\. 1 job waits/)
+        .getByText(/No worker is running\. \d+ jobs? waits?/)
         .waitFor();
       await check();
     });

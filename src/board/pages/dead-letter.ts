@@ -28,7 +28,7 @@ import {
   tree,
   workspaceChoice,
 } from '../layout.ts';
-import { fieldName, isNamed, type Leaf, leavesOf, readLike, withValues } from './failed-field.ts';
+import { fieldLabel, fieldName, isNamed, type Leaf, leavesOf, readLike, withValues } from './failed-field.ts';
 
 /** Maximum form size in bytes for a corrected object. URL encoding can triple each byte. */
 const FORM_BYTES = 3 * MAX_FIXED_BYTES + 65_536;
@@ -115,7 +115,7 @@ ${
   leaves.length > 0 &&
   html`<form class="stack card" method="post" action="/dead-letters/${id}">${leaves.map(
     (leaf) =>
-      html`<label>${leaf.path.join('.')}${isNamed(leaf, reason) && html` <strong class="problem">named in the reason</strong>`} <input name="${fieldName(leaf)}" value="${String(leaf.value ?? '')}" autocomplete="off"></label>`,
+      html`<label>${fieldLabel(leaf)}${isNamed(leaf, reason) && html` <strong class="problem">named in the reason</strong>`} <input name="${fieldName(leaf)}" value="${String(leaf.value ?? '')}" autocomplete="off"></label>`,
   )}
 <p class="actions"><button class="main" name="action" value="mend_fields">Save and replay</button></p></form>`
 }

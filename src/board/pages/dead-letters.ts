@@ -15,7 +15,7 @@ import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, brief, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
 import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './dead-letter.ts';
-import { describeFailed } from './failed-field.ts';
+import { describeFailed, fieldLabel } from './failed-field.ts';
 
 const PAGE = 50;
 
@@ -122,7 +122,7 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
       userCell(viewer, { user, pii, workspace }),
       leaf === undefined
         ? ''
-        : html`<code>${leaf.path.join('.')}</code> <span class="wrap">${pii ? brief(leaf.value) : MASK}</span>`,
+        : html`<code>${fieldLabel(leaf)}</code> <span class="wrap">${pii ? brief(leaf.value) : MASK}</span>`,
       time !== undefined && !Number.isNaN(Date.parse(time)) ? moment(time) : '',
       moment(letter.failedAt),
       letter.replays,

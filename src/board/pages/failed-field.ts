@@ -48,8 +48,13 @@ export const isNamed = ({ path }: Leaf, reason: string): boolean =>
     (name) => name !== undefined && ["'", '"', '`'].some((quote) => reason.includes(quote + name + quote)),
   );
 
-/** Returns the name of the form field for a value. */
-export const fieldName = ({ path }: Leaf): string => `set.${path.join('.')}`;
+/** Returns the name of the form field for a value. A dot in a member name is escaped, so that each path has its own name. */
+export const fieldName = ({ path }: Leaf): string =>
+  `set.${path.map((name) => name.replaceAll('~', '~0').replaceAll('.', '~1')).join('.')}`;
+
+/** Returns the label of a value. A member name with a dot is quoted. */
+export const fieldLabel = ({ path }: Leaf): string =>
+  path.map((name) => (name.includes('.') ? JSON.stringify(name) : name)).join('.');
 
 /** Returns the object with other values. */
 export function withValues(object: Json, values: readonly Leaf[]): Json {
