@@ -145,3 +145,43 @@ test('an export shows its segment, progress and error, without secrets', async (
   const { text: none } = await page(scene.operator, '/exports?workspace=school');
   expect(none).toContain('POST /users/export/segment');
 });
+
+test('rows are counted, named and saved as a filter, and a wrong value stays at its field', async () => {
+  const send = async (
+    action: string,
+    rows: [kind: string, name: string, operator: string, value: string][],
+  ) => {
+    const body = new URLSearchParams({
+      action,
+      source: 'rows',
+      match: 'any',
+      workspace: scene.shop,
+      name: 'Rows',
+    });
+    for (const [kind, name, operator, value] of rows)
+      for (const [field, text] of Object.entries({ kind, name, operator, value }))
+        body.append(`row_${field}`, text);
+    const answer = await scene.operator.send('POST', '/segments', { body, headers: { accept: 'text/html' } });
+    return { status: answer.status, text: await answer.text() };
+  };
+  const first: [string, string, string, string] = ['attribute', 'first_name', 'equals', 'Ada'];
+  const added = await send('add_row', [first]);
+  expect([added.status, added.text.match(/<legend>Row/g)?.length]).toEqual([200, 2]);
+  expect((await send('remove_row_0', [first])).text).not.toContain('<legend>Row');
+  const second: [string, string, string, string] = ['custom_attribute', 'age', 'more_than', '7'];
+  const counted = await send('count', [first, second]);
+  expect(counted.text).toMatch(/(?:role="status">\d+ users? of (?:all|the first) \d+<[\s\S]*){2}/);
+  const wrong = await send('create', [first, ['custom_attribute', 'age', 'more_than', 'many']]);
+  expect(wrong.status).toBe(400);
+  expect(wrong.text).toMatch(/name="row_value" value="many"[^>]*aria-invalid="true"/);
+  expect((await send('create', [first, second])).status).toBe(303);
+  const [made] = await scene.query("select definition from segments where name = 'Rows'");
+  expect(made).toEqual({
+    definition: {
+      any: [
+        { attribute: 'first_name', equals: 'Ada' },
+        { custom_attribute: 'age', more_than: 7 },
+      ],
+    },
+  });
+});

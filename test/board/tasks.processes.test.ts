@@ -238,9 +238,20 @@ describe.each(screens)(
 
     test('an analyst creates a segment and downloads its users', async () => {
       await searchFor('segments', 'Segments');
-      await tabTo('Filter as JSON');
-      await page.keyboard.press('Control+a');
-      await page.keyboard.type('{"attribute": "first_name", "equals": "Ada"}');
+      await tabTo('Workspace');
+      await page.keyboard.type('shop');
+      await Promise.all([page.waitForEvent('load'), press('Show')]);
+      await tabTo('Name');
+      await page.keyboard.type('first_name');
+      await tabTo('Value');
+      await page.keyboard.type('Ada');
+      await Promise.all([page.waitForEvent('load'), press('Add a row')]);
+      await page.getByRole('group', { name: 'Row 2' }).waitFor();
+      await check();
+      await Promise.all([page.waitForEvent('load'), press('Remove row 2')]);
+      await Promise.all([page.waitForEvent('load'), press('Count matching users')]);
+      await page.getByRole('link', { name: 'Ada Lovelace' }).waitFor();
+      await page.getByText(/1 user of all \d/).waitFor();
       await tabTo('Name (unique in this workspace)');
       await page.keyboard.type(`Adas ${width}`);
       await check();

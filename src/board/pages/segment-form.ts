@@ -12,10 +12,20 @@ import {
 } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
 import { Refusal } from '../../resources/refusal.ts';
+import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { evaluateUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { lacking, PageError, type PageServices, type Visit } from '../console.ts';
 import { count, MASK, pathWith } from '../layout.ts';
+import {
+  definitionOfRow,
+  definitionOfRows,
+  emptyRow,
+  type Rows,
+  readRows,
+  rowFields,
+  rowsOf,
+} from './segment-rows.ts';
 
 const MAX_NAME = 255;
 const MAX_PURPOSE = 1000;
@@ -39,13 +49,46 @@ let counts = 0;
 
 /** Values of a form and the result of the last action. */
 export interface Shown {
-  given?: Record<(typeof fields)[number], string>;
+  given?: Given;
+  /** Number of users that each row matches, in words. */
+  counts?: (string | undefined)[] | undefined;
   /** Error of the last action and the name of its field. */
   problem?: { field: string; message: string } | undefined;
   counted?: Part;
 }
 
-const fields = ['name', 'purpose', 'definition'] as const;
+/** Values of the form. A filter is either rows or JSON. */
+export interface Given {
+  name: string;
+  purpose: string;
+  definition: string;
+  rows?: Rows | undefined;
+}
+
+/** Returns the values of the form, with the row that a button adds or removes. */
+function givenIn(visit: Visit<PageServices>): Given {
+  const { field } = visit;
+  const given = { name: field('name'), purpose: field('purpose'), definition: field('definition') };
+  if (field('source') !== 'rows') return given;
+  const { match, rows } = readRows(visit);
+  const action = field('action');
+  const [, removed] = /^remove_row_(\d{1,2})$/.exec(action) ?? [];
+  const kept = rows.filter((_, index) => String(index) !== removed);
+  const changed: Rows = { match, rows: action === 'add_row' ? [...kept, emptyRow] : kept };
+  return { ...given, rows: changed, definition: textOf(changed) };
+}
+
+/** Returns the filter of the rows as JSON; that of every user if a row is incomplete. */
+function textOf(rows: Rows): string {
+  try {
+    return indented(definitionOfRows(rows));
+  } catch {
+    return '{"all": []}';
+  }
+}
+
+/** Whether the button only changes the number of rows. */
+export const isRowAction = (action: string) => action === 'add_row' || action.startsWith('remove_row_');
 
 /** Formats a definition for the form: indented, unless that makes it longer than the form accepts. */
 export function indented(definition: Definition): string {
@@ -75,7 +118,7 @@ export function inWords(definition: Definition, pii: boolean, max = MAX_DEFINITI
 
 interface Form {
   action: string;
-  given: NonNullable<Shown['given']>;
+  given: Given;
   shown: Shown;
   /** The existing segment; absent in the form for a new one. */
   segment?: ShownSegment;
@@ -86,16 +129,38 @@ export function form(viewer: Viewer, workspace: Workspace, { action, given, show
   const mayCount = viewer.can('users', workspace.id);
   if (!mayEdit && !mayCount) return undefined;
   const at = (field: string) => problemAt(shown, field);
-  return html`<form class="stack card" method="post" action="${action}"><input type="hidden" name="workspace" value="${workspace.id}">
+  const rows = given.rows ?? (shown.given ? undefined : rowsIn(given.definition));
+  const namesWith = (problem: typeof at) =>
+    mayEdit &&
+    html`<label>Name (unique in this workspace) <input name="name" value="${given.name}" maxlength="${MAX_NAME}" autocomplete="off"${problem('name').marks}>${problem('name').hint}</label>
+<label>Purpose <span class="faint">(optional)</span> <input name="purpose" value="${given.purpose}" maxlength="${MAX_PURPOSE}" autocomplete="off"${problem('purpose').marks}>${problem('purpose').hint}</label>`;
+  const buttons = html`<p class="actions">${mayCount && html`<button name="action" value="count">Count matching users</button>`}
+${mayEdit && html`<button class="main" name="action" value="${segment ? 'update' : 'create'}">${segment ? 'Save segment' : 'Create segment'}</button>`}</p>`;
+  const head = html`<input type="hidden" name="workspace" value="${workspace.id}">`;
+  // With rows, the error of the form is shown in the form with the rows.
+  const ofJson = rows ? () => ({ marks: undefined, hint: undefined }) : at;
+  const json = html`<form class="stack card" method="post" action="${action}">${head}
 <p class="faint">Filters are explained at <code>/docs/guides/segments</code> of the API, and in <code>docs/segments.md</code>.</p>
-<label>Filter as JSON <textarea name="definition" rows="8" maxlength="${MAX_DEFINITION_CHARACTERS}" spellcheck="false" autocomplete="off" required${at('definition').marks}>${given.definition}</textarea>${at('definition').hint}</label>
-${
-  mayEdit &&
-  html`<label>Name (unique in this workspace) <input name="name" value="${given.name}" maxlength="${MAX_NAME}" autocomplete="off"${at('name').marks}>${at('name').hint}</label>
-<label>Purpose <span class="faint">(optional)</span> <input name="purpose" value="${given.purpose}" maxlength="${MAX_PURPOSE}" autocomplete="off"${at('purpose').marks}>${at('purpose').hint}</label>`
+<label>Filter as JSON <textarea name="definition" rows="8" maxlength="${MAX_DEFINITION_CHARACTERS}" spellcheck="false" autocomplete="off" required${ofJson('definition').marks}>${given.definition}</textarea>${ofJson('definition').hint}</label>
+${namesWith(ofJson)}${buttons}</form>`;
+  if (!rows) return json;
+  return html`<form class="stack card" method="post" action="${action}" id="rows">${head}<input type="hidden" name="source" value="rows">
+${mayEdit ? html`<button name="action" value="${segment ? 'update' : 'create'}" hidden></button>` : html`<button name="action" value="count" hidden></button>`}
+${rowFields(rows, { counts: shown.counts ?? [], problemAt: at })}
+${namesWith(at)}${buttons}</form>
+<details><summary>Edit the filter as JSON</summary>${json}</details>`;
 }
-<p class="actions">${mayCount && html`<button name="action" value="count">Count matching users</button>`}
-${mayEdit && html`<button class="main" name="action" value="${segment ? 'update' : 'create'}">${segment ? 'Save segment' : 'Create segment'}</button>`}</p></form>`;
+
+/** Returns the rows of a filter in JSON; undefined if it can only be edited as JSON. */
+function rowsIn(definition: string): Rows | undefined {
+  const rows = rowsOf(readFilter(definition));
+  return rows && rows.rows.length === 0 ? { ...rows, rows: [emptyRow] } : rows;
+}
+
+/** Reads the filter of the form. @throws {InvalidDefinition | Refusal} naming the position and the rule */
+function filterIn(visit: Visit<PageServices>): Definition {
+  const { rows } = givenIn(visit);
+  return rows ? definitionOfRows(rows) : readFilter(visit.field('definition'));
 }
 
 /** @throws {InvalidDefinition} naming the position and the rule */
@@ -124,8 +189,9 @@ function readFilter(text: string): Definition {
 }
 
 /** @throws {InvalidDefinition | Refusal} naming the field and its rule */
-export function readWords({ field }: Visit<PageServices>): SegmentWords {
-  const definition = readFilter(field('definition'));
+export function readWords(visit: Visit<PageServices>): SegmentWords {
+  const { field } = visit;
+  const definition = filterIn(visit);
   const [name, purpose] = [field('name').trim(), field('purpose').trim()];
   if (name === '' || name.length > MAX_NAME)
     throw new Refusal(`A name must have 1 to ${MAX_NAME} characters.`, 'name');
@@ -139,14 +205,15 @@ export const TAKEN =
 
 /** Runs an action. If it fails, shows the form again with the submitted values and the error. */
 export async function tryAgain(
-  { field }: Visit<PageServices>,
-  work: () => Promise<{ to: string } | { counted: Part }>,
+  visit: Visit<PageServices>,
+  work: () => Promise<{ to: string } | Counted>,
   again: (shown: Shown) => Promise<{ title: string; body: Html }>,
 ) {
-  const given = { name: field('name'), purpose: field('purpose'), definition: field('definition') };
+  const given = givenIn(visit);
   try {
+    if (given.rows && isRowAction(visit.field('action'))) return await again({ given });
     const done = await work();
-    return 'to' in done ? done : await again({ given, counted: done.counted });
+    return 'to' in done ? done : await again({ given, ...done });
   } catch (error) {
     const isKnown = error instanceof InvalidDefinition || error instanceof Refusal;
     if (!isKnown) throw error;
@@ -162,16 +229,47 @@ export function nextLimit(read: number, elapsed: number): number {
   return Math.max(least, Math.min(max, affordable));
 }
 
+/** Result of a count: the users of the filter, and of each row. */
+interface Counted {
+  counted: Part;
+  counts?: (string | undefined)[] | undefined;
+}
+
+/** Returns the fields of the submitted rows, for the form that continues a count. */
+function sentRows({ field, fields }: Visit<PageServices>): [string, string][] {
+  if (field('source') !== 'rows') return [];
+  return ['source', 'match', 'row_kind', 'row_name', 'row_operator', 'row_value'].flatMap((name) =>
+    fields(name).map((value): [string, string] => [name, value]),
+  );
+}
+
+/** Number of users, the oldest first, on which each row is counted. */
+const ROW_USERS = 200;
+
+/** Counts the users of each row among the oldest users of the workspace. */
+async function countRows(visit: Visit<PageServices>, workspaceId: string): Promise<string[] | undefined> {
+  const { rows } = givenIn(visit);
+  if (!rows) return undefined;
+  const counts: string[] = [];
+  for (const [index, row] of rows.rows.entries()) {
+    const definition = definitionOfRow(row, index);
+    const part = { workspaceId, definition, after: NIL_UUID, limit: ROW_USERS, sample: 0 };
+    const { matched, read } = await evaluateUsers(visit.services.database.pool, part);
+    counts.push(`${count(matched, 'user')} of ${read < ROW_USERS ? 'all' : 'the first'} ${read}`);
+  }
+  return counts;
+}
+
 /** Counts users for at most about a second, from where the previous count ended. */
 export async function countMembers(
   visit: Visit<PageServices>,
   workspace: Workspace,
   action: string,
-): Promise<Part> {
+): Promise<Counted> {
   const { services, viewer, field } = visit;
   const workspaceId = workspace.id;
   if (!viewer.can('users', workspaceId)) throw lacking('users');
-  const definition = readFilter(field('definition'));
+  const definition = filterIn(visit);
   if (usesPersonalData(definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
   if (counts >= MAX_CONCURRENT_COUNTS)
     throw new PageError(503, 'Too many counts are running. Try again in a few seconds.');
@@ -182,8 +280,11 @@ export async function countMembers(
   const started = performance.now();
   let limit = USERS_PER_STATEMENT.first;
   let read = 0;
+  let rowCounts: string[] | undefined;
   counts++;
   try {
+    // A continued count has shown them.
+    if (users === 0) rowCounts = await countRows(visit, workspaceId);
     do {
       const part = { workspaceId, definition, after, limit, sample: SAMPLE - sample.length };
       const evaluated = await evaluateUsers(services.database.pool, part);
@@ -198,6 +299,10 @@ export async function countMembers(
     counts--;
   }
   const kept = { workspace: workspaceId, definition: field('definition'), name: field('name') };
+  const pii = viewer.can('pii', workspaceId);
+  const found = await readProfiles(services.database.pool, workspaceId, { ids: sample, fields: [] });
+  const nameOf = ({ id, first_name, last_name, email, external_id }: StoredUser) =>
+    (pii && ([first_name, last_name].filter(Boolean).join(' ') || email || external_id)) || toServiceId(id);
   const hidden = {
     ...kept,
     purpose: field('purpose'),
@@ -205,12 +310,13 @@ export async function countMembers(
     users: String(users),
     matched: String(matched),
   };
-  return html`<div class="card" role="status"><p><strong>${count(matched, 'user')}</strong> of ${count(users, 'user')} that were looked at${after === undefined ? ': all of the workspace.' : ', the oldest first.'}</p>
+  const counted = html`<div class="card" role="status"><p><strong>${count(matched, 'user')}</strong> of ${count(users, 'user')} that were looked at${after === undefined ? ': all of the workspace.' : ', the oldest first.'}</p>
 <p class="wrap">${describe(definition)}</p>
-${sample.length > 0 && html`<p>Among them: ${sample.map((id) => html`<a class="id" href="${pathWith(`/users/${toServiceId(id)}`, { workspace: workspaceId })}">${toServiceId(id)}</a> `)}</p>`}
+${found.length > 0 && html`<p>Among them:</p><ul>${found.map((user) => html`<li><a href="${pathWith(`/users/${toServiceId(user.id)}`, { workspace: workspaceId })}">${nameOf(user)}</a></li>`)}</ul>`}
 ${
   after !== undefined &&
-  html`<form method="post" action="${action}">${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
+  html`<form method="post" action="${action}">${[...Object.entries(hidden), ...sentRows(visit)].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
 <p class="actions"><button name="action" value="count">Continue counting</button></p></form>`
 }</div>`;
+  return { counted, counts: rowCounts };
 }

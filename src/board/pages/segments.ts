@@ -112,8 +112,7 @@ const make: Page<PageServices> = {
     return tryAgain(
       visit,
       async () => {
-        if (field('action') === 'count')
-          return { counted: await countMembers(visit, workspace, '/segments') };
+        if (field('action') === 'count') return countMembers(visit, workspace, '/segments');
         if (field('action') !== 'create') throw new PageError(400, "'action' must be count or create.");
         if (!viewer.can('edit_segments', workspace.id)) throw lacking('edit_segments');
         const words = { workspaceId: workspace.id, ...readWords(visit) };
@@ -203,7 +202,7 @@ const act: Page<PageServices> = {
         const back = (done: string) => ({ to: pathWith(path, { workspace: workspaceId, done }) });
         switch (field('action')) {
           case 'count':
-            return { counted: await countMembers(visit, one.workspace, path) };
+            return countMembers(visit, one.workspace, path);
           case 'update': {
             if (!viewer.can('edit_segments', workspaceId)) throw lacking('edit_segments');
             if (usesPersonalData(one.segment.definition) && !viewer.can('pii', workspaceId))
