@@ -1,7 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../platform/files.ts';
 import { describeFailure } from '../platform/format.ts';
-import { descriptions, type Noun } from '../resources/index.ts';
+import { descriptions, entries, type HelpGroup, type Noun } from '../resources/index.ts';
 import type { Resource } from '../resources/resource.ts';
 import { PENSTOCK, type Programs } from './command.ts';
 
@@ -18,11 +18,17 @@ interface Group {
 /** Loads the description of a resource and creates its commands. */
 const described = (noun: Noun) => async (): Promise<Add> => {
   const [resource, { addResource }] = await Promise.all([
-    descriptions[noun](),
+    descriptions[noun].load(),
     import('./resource-commands.ts'),
   ]);
   return (program) => void addResource(program, resource as Resource);
 };
+
+/** Returns the nouns of the described resources under a heading of the help. */
+const describedUnder = (heading: HelpGroup): Group['nouns'] =>
+  Object.fromEntries(
+    entries.filter(([, { help }]) => help === heading).map(([noun]) => [noun, described(noun)]),
+  );
 
 /**
  * Nouns by group, in the order of the help. A command line that begins with a noun loads only the file of that noun,
@@ -54,7 +60,7 @@ const groups: Group[] = [
     heading: 'Users and data:',
     nouns: {
       users: async () => (await import('./commands/users.ts')).addUsers,
-      groups: described('groups'),
+      ...describedUnder('Users and data:'),
       'phone-numbers': async () => (await import('./commands/subscriptions.ts')).addPhoneNumbers,
       'preference-centers': async () => (await import('./commands/subscriptions.ts')).addPreferenceCenters,
       segments: async () => (await import('./commands/segments.ts')).addSegments,
@@ -66,22 +72,15 @@ const groups: Group[] = [
   {
     heading: 'Workspaces and access:',
     nouns: {
-      companies: described('companies'),
-      workspaces: described('workspaces'),
-      keys: described('keys'),
-      limits: described('limits'),
+      ...describedUnder('Workspaces and access:'),
       usage: async () => (await import('./commands/usage.ts')).addUsage,
-      accounts: described('accounts'),
-      teams: described('teams'),
-      'permission-sets': described('permission-sets'),
-      'scim-tokens': described('scim-tokens'),
     },
   },
   {
     heading: 'Connections:',
     nouns: {
       integrations: async () => (await import('./commands/integrations.ts')).addIntegrations,
-      streams: described('streams'),
+      ...describedUnder('Connections:'),
     },
   },
   {

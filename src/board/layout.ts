@@ -2,6 +2,7 @@ import { count, duration, grouped } from '../platform/format.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 import { MASK } from '../profile/masked.ts';
+import { entries, type MenuGroup } from '../resources/index.ts';
 import type { Tone } from '../resources/resource.ts';
 import type { PagePermit } from '../resources/rights.ts';
 import { isPermitted, type Right, type Viewer, type Workspace } from './access.ts';
@@ -16,46 +17,32 @@ interface NavigationPage {
   permit?: PagePermit;
 }
 
+/** Pages that no description of a resource has, by group of the menu. They come first in their group. */
+const specialPages: Record<MenuGroup, NavigationPage[]> = {
+  Users: [
+    { path: '/users', name: 'Users', permit: 'users' },
+    { path: '/segments', name: 'Segments', permit: 'segments' },
+    { path: '/preference-centers', name: 'Preference centers', permit: 'centers' },
+  ],
+  Data: [
+    { path: '/requests', name: 'Requests', permit: 'delivery' },
+    { path: '/refused-objects', name: 'Refused objects', permit: 'delivery' },
+    { path: '/dead-letters', name: 'Dead letters', permit: 'delivery' },
+  ],
+  Operate: [
+    { path: '/', name: 'Health' },
+    { path: '/queues', name: 'Queues' },
+    { path: '/audit', name: 'Audit', permit: 'company' },
+  ],
+};
+
 /** Pages in the navigation, in three groups. */
-const navigation: { group: string; pages: NavigationPage[] }[] = [
-  {
-    group: 'Users',
-    pages: [
-      { path: '/users', name: 'Users', permit: 'users' },
-      { path: '/segments', name: 'Segments', permit: 'segments' },
-      { path: '/groups', name: 'Groups', permit: 'groups' },
-      { path: '/preference-centers', name: 'Preference centers', permit: 'centers' },
-      { path: '/exports', name: 'Exports', permit: 'segments' },
-    ],
-  },
-  {
-    group: 'Data',
-    pages: [
-      { path: '/requests', name: 'Requests', permit: 'delivery' },
-      { path: '/refused-objects', name: 'Refused objects', permit: 'delivery' },
-      { path: '/dead-letters', name: 'Dead letters', permit: 'delivery' },
-      { path: '/syncs', name: 'Syncs', permit: 'syncs' },
-      { path: '/imports', name: 'Imports', permit: 'syncs' },
-      { path: '/streams', name: 'Streams', permit: 'syncs' },
-    ],
-  },
-  {
-    group: 'Operate',
-    pages: [
-      { path: '/', name: 'Health' },
-      { path: '/queues', name: 'Queues' },
-      { path: '/workspaces', name: 'Workspaces', permit: 'usage' },
-      { path: '/limits', name: 'Limits', permit: 'usage' },
-      { path: '/keys', name: 'API keys', permit: 'keys' },
-      { path: '/accounts', name: 'Accounts', permit: 'company' },
-      { path: '/permission-sets', name: 'Permission sets', permit: 'company' },
-      { path: '/teams', name: 'Teams', permit: 'company' },
-      { path: '/scim-tokens', name: 'SCIM tokens', permit: 'company' },
-      { path: '/companies', name: 'Companies', permit: 'operator' },
-      { path: '/audit', name: 'Audit', permit: 'company' },
-    ],
-  },
-];
+const navigation: { group: string; pages: NavigationPage[] }[] = Object.entries(specialPages).map(
+  ([group, pages]) => ({
+    group,
+    pages: [...pages, ...entries.map(([, { menu }]) => menu).filter((one) => one.group === group)],
+  }),
+);
 
 /** Tells whether the viewer may open a link of the console: `/dead-letters`, `/streams?state=failing`, `/#lanes`. */
 export function mayOpen(viewer: Viewer, link: string): boolean {

@@ -17,8 +17,7 @@ import { createLaneDepths } from '../queue/depth.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import { createWaitingSearch } from '../queue/waiting-search.ts';
-import { descriptions, type Noun } from '../resources/index.ts';
-import type { Resource } from '../resources/resource.ts';
+import { entries, type Noun } from '../resources/index.ts';
 import { rulesOf } from '../schemas/vendor-rules.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
@@ -174,11 +173,7 @@ const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
 };
 
 const described = (
-  await Promise.all(
-    Object.entries(descriptions).map(async ([noun, load]) =>
-      resourcePages((await load()) as Resource, extras[noun as Noun]),
-    ),
-  )
+  await Promise.all(entries.map(async ([noun, { load }]) => resourcePages(await load(), extras[noun])))
 ).flat();
 
 /** Every route of the console. */

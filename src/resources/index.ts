@@ -1,20 +1,85 @@
 import type { Resource } from './resource.ts';
+import type { PagePermit } from './rights.ts';
 
-/** Every described resource by its noun. A command loads only the file of its noun. */
+/** Where a described resource appears. */
+interface Entry {
+  load(): Promise<Resource>;
+  /** The entry of its page in the menu of the console: group, name and permit. */
+  menu: { group: MenuGroup; path: string; name: string; permit: PagePermit };
+  /** Heading of its noun in the help of the command; absent if a file of src/admin/commands adds the noun. */
+  help?: HelpGroup;
+}
+
+export type MenuGroup = 'Users' | 'Data' | 'Operate';
+export type HelpGroup = 'Users and data:' | 'Workspaces and access:' | 'Connections:';
+
+/** Every described resource by its noun, in the order of the menu and of the help. A command loads only the file of its noun. */
 export const descriptions = {
-  groups: async () => (await import('./groups.ts')).groups,
-  companies: async () => (await import('./companies.ts')).companies,
-  accounts: async () => (await import('./accounts.ts')).accounts,
-  teams: async () => (await import('./teams.ts')).teams,
-  'permission-sets': async () => (await import('./permission-sets.ts')).permissionSets,
-  'scim-tokens': async () => (await import('./scim-tokens.ts')).scimTokens,
-  keys: async () => (await import('./keys.ts')).keys,
-  workspaces: async () => (await import('./workspaces.ts')).workspaces,
-  integrations: async () => (await import('./integrations.ts')).integrations,
-  imports: async () => (await import('./imports.ts')).imports,
-  exports: async () => (await import('./exports.ts')).exports,
-  limits: async () => (await import('./limits.ts')).limits,
-  streams: async () => (await import('./streams.ts')).streams,
-} satisfies Record<string, () => Promise<Resource>>;
+  groups: {
+    load: async () => (await import('./groups.ts')).groups,
+    menu: { group: 'Users', path: '/groups', name: 'Groups', permit: 'groups' },
+    help: 'Users and data:',
+  },
+  exports: {
+    load: async () => (await import('./exports.ts')).exports,
+    menu: { group: 'Users', path: '/exports', name: 'Exports', permit: 'segments' },
+  },
+  integrations: {
+    load: async () => (await import('./integrations.ts')).integrations,
+    menu: { group: 'Data', path: '/syncs', name: 'Syncs', permit: 'syncs' },
+  },
+  imports: {
+    load: async () => (await import('./imports.ts')).imports,
+    menu: { group: 'Data', path: '/imports', name: 'Imports', permit: 'syncs' },
+  },
+  streams: {
+    load: async () => (await import('./streams.ts')).streams,
+    menu: { group: 'Data', path: '/streams', name: 'Streams', permit: 'syncs' },
+    help: 'Connections:',
+  },
+  companies: {
+    load: async () => (await import('./companies.ts')).companies,
+    menu: { group: 'Operate', path: '/companies', name: 'Companies', permit: 'operator' },
+    help: 'Workspaces and access:',
+  },
+  workspaces: {
+    load: async () => (await import('./workspaces.ts')).workspaces,
+    menu: { group: 'Operate', path: '/workspaces', name: 'Workspaces', permit: 'usage' },
+    help: 'Workspaces and access:',
+  },
+  limits: {
+    load: async () => (await import('./limits.ts')).limits,
+    menu: { group: 'Operate', path: '/limits', name: 'Limits', permit: 'usage' },
+    help: 'Workspaces and access:',
+  },
+  keys: {
+    load: async () => (await import('./keys.ts')).keys,
+    menu: { group: 'Operate', path: '/keys', name: 'API keys', permit: 'keys' },
+    help: 'Workspaces and access:',
+  },
+  accounts: {
+    load: async () => (await import('./accounts.ts')).accounts,
+    menu: { group: 'Operate', path: '/accounts', name: 'Accounts', permit: 'company' },
+    help: 'Workspaces and access:',
+  },
+  'permission-sets': {
+    load: async () => (await import('./permission-sets.ts')).permissionSets,
+    menu: { group: 'Operate', path: '/permission-sets', name: 'Permission sets', permit: 'company' },
+    help: 'Workspaces and access:',
+  },
+  teams: {
+    load: async () => (await import('./teams.ts')).teams,
+    menu: { group: 'Operate', path: '/teams', name: 'Teams', permit: 'company' },
+    help: 'Workspaces and access:',
+  },
+  'scim-tokens': {
+    load: async () => (await import('./scim-tokens.ts')).scimTokens,
+    menu: { group: 'Operate', path: '/scim-tokens', name: 'SCIM tokens', permit: 'company' },
+    help: 'Workspaces and access:',
+  },
+} satisfies Record<string, Entry>;
 
 export type Noun = keyof typeof descriptions;
+
+/** The entries of all described resources by noun. */
+export const entries = Object.entries(descriptions) as [Noun, Entry][];

@@ -310,10 +310,10 @@ describe('access to each route by role', () => {
       return [...text.matchAll(/<li><a href="([^"]+)"/g)].map(([, path]) => path);
     };
     expect(await namesFor('operator')).toEqual([
-      ...['/users', '/segments', '/groups', '/preference-centers', '/exports'],
+      ...['/users', '/segments', '/preference-centers', '/groups', '/exports'],
       ...['/requests', '/refused-objects', '/dead-letters', '/syncs', '/imports', '/streams'],
-      ...['/', '/queues', '/workspaces', '/limits', '/keys', '/accounts', '/permission-sets', '/teams'],
-      ...['/scim-tokens', '/companies', '/audit'],
+      ...['/', '/queues', '/audit', '/companies', '/workspaces', '/limits', '/keys', '/accounts'],
+      ...['/permission-sets', '/teams', '/scim-tokens'],
     ]);
     expect(await namesFor('nothing')).toEqual(['/', '/queues']);
     expect(await namesFor('views users')).toEqual(['/users', '/', '/queues']);
