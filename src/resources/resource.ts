@@ -242,7 +242,7 @@ export const action = <One, F extends Fields>(one: Action<One, F>): Action<One> 
 export function rowOf<One>(
   { columns }: { columns: readonly Column<One>[] },
   one: One,
-  output: 'json' | 'rows' = 'json',
+  output: 'json' | 'rows' | 'table' = 'json',
 ): Row {
   return Object.fromEntries(
     columns

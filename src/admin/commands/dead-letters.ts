@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { describeFailure } from '../../platform/format.ts';
-import type { Json } from '../../profile/json.ts';
+import { deadLetterColumns } from '../../resources/dead-letters.ts';
+import { rowOf } from '../../resources/resource.ts';
 import {
   countDeadLetters,
   discardDeadLetters,
@@ -102,17 +103,14 @@ async function list({ state, limit, after, ...options }: ListOptions): Promise<v
       database,
       shown.map((letter) => letter.workspaceId),
     );
-    const rows = shown.map((letter) => ({
-      dead_letter_id: letter.id,
-      failed_at: letter.failedAt.toISOString(),
-      workspace: names.get(letter.workspaceId) ?? letter.workspaceId,
-      state: letter.state,
-      kind: letter.kind,
-      request_id: letter.requestId,
-      reason: letter.reason,
-    }));
-    const cells = rows.map(({ request_id: _, ...row }) => row);
-    printPage(options.json, 'dead letters', { rows: options.json ? rows : cells, next });
+    const rows = shown.map((letter) =>
+      rowOf(
+        { columns: deadLetterColumns },
+        { ...letter, workspace: names.get(letter.workspaceId) ?? letter.workspaceId },
+        options.json ? 'rows' : 'table',
+      ),
+    );
+    printPage(options.json, 'dead letters', { rows, next });
   });
 }
 
@@ -122,23 +120,8 @@ async function show(id: string, { json }: { json?: boolean }): Promise<void> {
     if (letter === undefined)
       throw new Refusal(`no dead letter has the id ${id}; see ${PENSTOCK} dead-letters list`);
     const names = await namesOfWorkspaces(database, [letter.workspaceId]);
-    printRow(json, {
-      dead_letter_id: letter.id,
-      workspace: names.get(letter.workspaceId) ?? letter.workspaceId,
-      request_id: letter.requestId,
-      job_name: letter.jobName,
-      kind: letter.kind,
-      reason: letter.reason,
-      state: letter.state,
-      replays: letter.replays,
-      failed_at: letter.failedAt.toISOString(),
-      replayed_at: letter.replayedAt?.toISOString() ?? null,
-      discarded_at: letter.discardedAt?.toISOString() ?? null,
-      discarded_by: letter.discardedBy,
-      discard_reason: letter.discardReason,
-      mended_at: letter.mendedAt?.toISOString() ?? null,
-      object: JSON.parse(letter.object!) as Json,
-    });
+    const workspace = names.get(letter.workspaceId) ?? letter.workspaceId;
+    printRow(json, rowOf({ columns: deadLetterColumns }, { ...letter, workspace }));
   });
 }
 

@@ -4,6 +4,7 @@ import { millisecondsOf } from '../../platform/ids.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
 import { fixAndReplay, MAX_FIXED_BYTES, NotFixed, replayDeadLetters } from '../../queue/dead-letters.ts';
+import { deadLetterColumns } from '../../resources/dead-letters.ts';
 import { discardDeadLetters, readDeadLetter, type WholeDeadLetter } from '../../store/dead-letter-actions.ts';
 import {
   type Counted,
@@ -16,7 +17,6 @@ import {
 import type { Workspace } from '../access.ts';
 import { lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import {
-  badge,
   count,
   empty,
   facts,
@@ -28,6 +28,7 @@ import {
   tree,
   workspaceChoice,
 } from '../layout.ts';
+import { describedFacts } from '../resource-pages.ts';
 import { fieldLabel, fieldName, isNamed, type Leaf, leavesOf, readLike, withValues } from './failed-field.ts';
 
 /** Maximum form size in bytes for a corrected object. URL encoding can triple each byte. */
@@ -70,20 +71,11 @@ function letterPage({ viewer }: Visit<PageServices>, { letter, workspace }: Foun
   return html`<h1>Dead letter <span class="id">${letter.id}</span></h1>
 ${mending && html`<p class="banner bad" role="alert">${mending.problem}. The dead letter was not changed.</p>`}
 <p class="lead wrap">${pii ? letter.reason : MASK}</p>
-<div class="card">${facts([
-    ['State', badge(letter.state, letter.state === 'waiting' ? 'bad' : 'calm')],
-    ['Kind', html`<code>${letter.kind}</code>`],
-    ['Workspace', workspace.name],
+<div class="card">${describedFacts(deadLetterColumns, { ...letter, workspace: workspace.name })}${facts([
     [
       'Request',
       html`<a class="id" href="${pathWith(`/requests/${encodeURIComponent(letter.requestId)}`, { workspace: workspace.id })}">${letter.requestId}</a>`,
     ],
-    ['Failed', moment(letter.failedAt)],
-    ['Replays', letter.replays],
-    ['Replayed', letter.replayedAt && moment(letter.replayedAt)],
-    ['Mended', letter.mendedAt && html`${moment(letter.mendedAt)} by ${letter.mendedBy}`],
-    ['Discarded', letter.discardedAt && html`${moment(letter.discardedAt)} by ${letter.discardedBy}`],
-    ['Why discarded', letter.discardReason],
   ])}</div>
 ${
   mayReplay &&

@@ -1,6 +1,7 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { replayDeadLetters } from '../../queue/dead-letters.ts';
+import { deadLetterColumns } from '../../resources/dead-letters.ts';
 import { discardDeadLetters, selectClosed } from '../../store/dead-letter-actions.ts';
 import {
   type Counted,
@@ -13,7 +14,8 @@ import {
 import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, brief, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import { brief, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import { described } from '../resource-pages.ts';
 import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './dead-letter.ts';
 import { describeFailed, fieldLabel } from './failed-field.ts';
 
@@ -167,18 +169,18 @@ function userCell(
 
 function closedTable(viewer: Viewer, letters: ListedDeadLetter[], state: string): Html {
   const isGone = state === 'discarded';
-  return table(
-    state,
-    ['Dead letter', 'Kind', 'Reason', 'State', 'Failed', ...(isGone ? ['Discarded by', 'Why'] : [])],
-    letters.map((letter) => [
-      html`<a class="id" href="/dead-letters/${letter.id}">${letter.id}</a>`,
-      html`<code>${letter.kind}</code>`,
-      html`<span class="wrap">${viewer.can('pii', letter.workspaceId) ? letter.reason : MASK}</span>`,
-      badge(letter.state),
-      moment(letter.failedAt),
-      ...(isGone ? [letter.discardedBy, html`<span class="wrap">${letter.discardReason}</span>`] : []),
-    ]),
-  );
+  const rows = letters.map((letter) => ({
+    ...letter,
+    reason: viewer.can('pii', letter.workspaceId) ? letter.reason : MASK,
+  }));
+  const columns = deadLetterColumns.filter(({ name }) => isGone || !name.startsWith('discard'));
+  return described(state, columns, {
+    rows,
+    first: {
+      title: 'Dead letter',
+      cell: ({ id }) => html`<a class="id" href="/dead-letters/${id}">${id}</a>`,
+    },
+  });
 }
 
 const act: Page<PageServices> = {
