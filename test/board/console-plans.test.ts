@@ -196,7 +196,7 @@ async function visitEverything(): Promise<void> {
     ...[
       `/workspaces?before=${newId()}`,
       `/workspaces/${workspaceId}`,
-      ...[`/limits?${within}`, `/limits/scim?${within}`],
+      ...[`/limits?${workspaceQuery}`, `/limits/scim?${workspaceQuery}`],
       '/keys',
       `/keys?${workspaceQuery}&before=${newId()}`,
     ],
@@ -237,7 +237,8 @@ async function visitEverything(): Promise<void> {
   const [made] = await query("select id, identifier from api_keys where name = 'till'");
   await act(`/keys/${made.id}`, { confirm: made.identifier });
   const limit = { requests: '5', window_seconds: '5' };
-  for (const action of ['set', 'reset']) await post(operator, `/limits/scim?${within}`, { action, ...limit });
+  for (const action of ['set', 'reset'])
+    await post(operator, `/limits/scim?${workspaceQuery}`, { action, ...limit });
   await post(operator, '/limits', { workspace: workspaceId, action: 'reset' });
   await act('/teams', { workspace: workspaceId, name: 'Berlin' });
   await act('/permission-sets', { company: owner, name: 'Sees', permissions: 'view_segments' });
