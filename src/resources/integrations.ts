@@ -148,7 +148,7 @@ export const integrations = describeResource<SelectedIntegration>({
       title: 'Source',
       kind: 'id',
       value: (one) => whereIs(sourceOf(one)),
-      not: ['json', 'list'],
+      not: ['one', 'list'],
     },
     {
       name: 'status',

@@ -54,10 +54,10 @@ export interface Column<One> {
   /** Formats the value for the command's table. */
   cell?(one: One): Json | undefined;
   /**
-   * Outputs that omit the column: the JSON of one resource, the JSON and the table of a list of the command, and the list and
-   * the page of the console.
+   * Outputs that omit the column: every JSON (`json`), the JSON of one resource (`one`), the JSON of a list (`rows`), the
+   * table of the command, and the list and the page of the console.
    */
-  not?: readonly ('json' | 'rows' | 'table' | 'list' | 'page')[];
+  not?: readonly ('json' | 'one' | 'rows' | 'table' | 'list' | 'page')[];
 }
 
 /** A page of a list, sorted by id and therefore by time of creation. */
@@ -242,11 +242,11 @@ export const action = <One, F extends Fields>(one: Action<One, F>): Action<One> 
 export function rowOf<One>(
   { columns }: { columns: readonly Column<One>[] },
   one: One,
-  output: 'json' | 'rows' | 'table' = 'json',
+  output: 'one' | 'rows' | 'table' = 'one',
 ): Row {
   return Object.fromEntries(
     columns
-      .filter(({ not }) => !not?.includes(output))
+      .filter(({ not }) => !not?.includes(output) && (output === 'table' || !not?.includes('json')))
       .map(({ name, value }) => [name, value(one)] as const)
       .filter((member): member is [string, Json] => member[1] !== undefined),
   );

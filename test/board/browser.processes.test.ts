@@ -88,6 +88,7 @@ describe('the console in a browser', () => {
     await signIn(page, url);
     const settles = async (route: string) => expect([route, await troublesOf(page)]).toEqual([route, []]);
     await page.goto(`${url}/segments?workspace=${scene.hall}`);
+    await page.locator('summary', { hasText: 'Edit the filter as JSON' }).click();
     await page.getByLabel('Filter as JSON').fill('{"all": [}');
     await page.getByRole('button', { name: 'Create segment' }).click();
     await page.getByRole('alert').getByText('is not valid JSON').waitFor();
