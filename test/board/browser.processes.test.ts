@@ -90,7 +90,7 @@ describe('the console in a browser', () => {
     await page.goto(`${url}/segments?workspace=${scene.hall}`);
     await page.locator('summary', { hasText: 'Edit the filter as JSON' }).click();
     await page.getByLabel('Filter as JSON').fill('{"all": [}');
-    await page.getByRole('button', { name: 'Create segment' }).click();
+    await page.locator('details').getByRole('button', { name: 'Create segment' }).click();
     await page.getByRole('alert').getByText('is not valid JSON').waitFor();
     await settles('a filter that is none');
     await page.getByLabel('Filter as JSON').fill('{"all": []}');

@@ -99,7 +99,7 @@ describe.each(screens)(
 
     /** Opens the page of Ada from the search by a part of the name. */
     async function openAda(): Promise<void> {
-      await searchFor('lovel', 'Users matching “lovel”');
+      await searchFor('love', 'Users matching “love”');
       await page.getByText(/^1 user/).waitFor();
       await check();
       await Promise.all([page.waitForEvent('load'), press('Ada Lovelace')]);
