@@ -32,7 +32,7 @@ const rooms: Record<string, string[]> = {
   ],
   resources: [
     ...['platform', 'schemas', 'profile', 'integrations', 'object-store', 'streams', 'store', 'retention'],
-    ...['embedded', 'generated'],
+    ...['embedded', 'generated', 'queue'],
   ],
   docs: ['platform', 'profile'],
   import: [
@@ -53,11 +53,11 @@ const rooms: Record<string, string[]> = {
   ],
   board: [
     ...['errors', 'generated', 'platform', 'schemas', 'profile', 'jobs'],
-    ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'resources', 'checks'],
+    ...['preferences', 'store', 'queue', 'processes', 'operations', 'resources', 'checks'],
   ],
   admin: [
-    ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'generated'],
-    ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
+    ...['platform', 'profile', 'jobs', 'integrations', 'generated'],
+    ...['store', 'queue', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'resources', 'checks'],
   ],
   start: [
@@ -213,6 +213,8 @@ const readMachineTime = [
   ...['src/processes/heartbeat.ts', 'src/store/migrations.ts', 'src/store/write-refusals.ts'],
   // The age of a file is compared with the machine's time.
   'src/processes/last-words.ts',
+  // The deadline of a move.
+  'src/resources/move-workspace.ts',
   // Receivers compare the time of a signature with their own.
   'src/streams/webhook.ts',
 ];

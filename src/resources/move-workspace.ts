@@ -1,3 +1,4 @@
+import { nowDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { rest, until } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -142,7 +143,7 @@ async function isApplied(
 ): Promise<boolean> {
   const startedAt = performance.now();
   const markers = Array.from({ length: lanes }, (_, lane): LaneEntry => {
-    const request = { request_id: newId(), workspace_id: workspaceId, accepted_at: new Date().toISOString() };
+    const request = { request_id: newId(), workspace_id: workspaceId, accepted_at: nowDate().toISOString() };
     return {
       ...{ lane, id: envelopeId([workspaceId]) },
       envelope: { requests: [{ ...request, count: 0 }], objects: [] },

@@ -62,7 +62,7 @@ export const syncSettings = {
       'The maximum disk space in TMPDIR for the unpacked files of one sync run, and the same amount again for sorting. Never more than 80 % of the free space. A run that needs more fails. All sync processes and the admin command need the same value.',
     ...{ default: 10_737_418_240, minimum: 1_048_576, maximum: 1_125_899_906_842_624, unit: 'bytes' },
     example: '2147483648',
-    readBy: ['sync', 'cli'],
+    readBy: ['sync', 'board', 'cli'],
   }),
 } as const;
 
