@@ -59,6 +59,11 @@ const exchangeArrivalsStatement = `
     )
   from (select distinct given.fence_id from given) as given`;
 
+/** Returns those of the marks of fences that have a ledger row, because they were damaged and became dead letters. */
+export function readDamagedMarks(pool: Pool, marks: string[]): Promise<Set<string>> {
+  return readApplied(pool, marks, { timeout: ANSWER_MS });
+}
+
 /** A fence at which lanes of this process wait. */
 export interface FenceWait {
   fence: string;

@@ -240,12 +240,19 @@ const readAppliedStatement = `
   from ledger
   where ledger.envelope_id = any($1::uuid[])`;
 
-/** Returns those of the envelopes that have been applied. */
-export async function readApplied(pool: Pick<Pool, 'query'>, ids: string[]): Promise<Set<string>> {
+/**
+ * Returns those of the envelopes that have been applied.
+ *
+ * @param timeout maximum milliseconds to wait for the answer; absent: as the pool waits
+ */
+export async function readApplied(
+  pool: Pick<Pool, 'query'>,
+  ids: string[],
+  { timeout }: { timeout?: number } = {},
+): Promise<Set<string>> {
   const { rows } = await pool.query<{ id: string }>({
-    name: 'read-applied',
-    text: readAppliedStatement,
-    values: [ids],
+    ...{ name: 'read-applied', text: readAppliedStatement, values: [ids] },
+    ...(timeout && { query_timeout: timeout }),
   });
   return new Set(rows.map(({ id }) => id));
 }

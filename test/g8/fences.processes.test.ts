@@ -56,7 +56,7 @@ async function flood({ edges, workspace }: Fleet): Promise<number> {
 }
 
 describe.each(BACKENDS)('G8: on %s', (backend) => {
-  test('with 4 lanes, quiet events are readable within 1 s while another workspace merges and identifies', {
+  test('with 4 lanes, quiet events and fences are readable within 1 s during a flood of merges', {
     timeout: 120_000,
   }, async () => {
     fleet = await startFleet(backend, {
@@ -84,8 +84,17 @@ describe.each(BACKENDS)('G8: on %s', (backend) => {
       accepted = count;
     });
     const isApplied = async () => accepted !== undefined && (await applied()) >= accepted;
-    const [waits] = await Promise.all([sendQuietly(fleet, quiet, isApplied), sent]);
+    // An attribute object that sets an email is a fence of the quiet workspace.
+    const fenceOf = (external_id: string) => ({
+      attributes: [{ external_id, email: `${external_id}@example.com` }],
+    });
+    const [waits, fenceWaits] = await Promise.all([
+      sendQuietly(fleet, quiet, isApplied),
+      sendQuietly(fleet, quiet, isApplied, fenceOf),
+      sent,
+    ]);
     expect(accepted).toBeGreaterThan(PER_REQUEST);
-    expectQuickReads(`${backend}, 4 lanes, ${accepted} identity operations`, waits);
+    expectQuickReads(`${backend}, 4 lanes, ${accepted} identity operations, events`, waits);
+    expectQuickReads(`${backend}, 4 lanes, ${accepted} identity operations, fences`, fenceWaits);
   });
 });

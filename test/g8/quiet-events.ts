@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
+import type { Json } from '../../src/profile/json.ts';
 import type { Fleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { paceNow } from './pace.ts';
@@ -11,17 +12,26 @@ const PAUSE_MS = 40;
 const MAX_P99_MS = 500;
 const MAX_MS = 1000;
 
-/** Sends requests of the quiet workspace. @returns sorted milliseconds from response until the event is readable */
+const eventOf = (external_id: string): Json => ({
+  events: [{ external_id, name: 'visited', time: '2026-01-02T03:04:05Z' }],
+});
+
+/**
+ * Sends requests of the quiet workspace.
+ *
+ * @param bodyOf returns the body of a request that creates a user with this external id; default: an event
+ * @returns sorted milliseconds from response until the user is readable
+ */
 export async function sendQuietly(
   { edges, pool }: Fleet,
   { key, id }: { key: string; id: string },
   isOver: () => Promise<boolean>,
+  bodyOf: (externalId: string) => Json = eventOf,
 ): Promise<number[]> {
   const waits: number[] = [];
   for (let number = 0; !(await isOver()) || number < 20; number++) {
     const external_id = `quiet-${crypto.randomUUID()}`;
-    const events = [{ external_id, name: 'visited', time: '2026-01-02T03:04:05Z' }];
-    const { status } = await send(edges[0]!.port, { path: '/users/track', key, json: { events } });
+    const { status } = await send(edges[0]!.port, { path: '/users/track', key, json: bodyOf(external_id) });
     expect(status).toBe(201);
     const accepted = performance.now();
     const isReadable = async () =>

@@ -65,9 +65,14 @@ test('a fence of an earlier release waits until it is the first entry of its lan
   expect(waits(plain('bob'), old('F', [0, 1]), fence('G', [0, 1], 'bob'))).toEqual(['F']);
 });
 
-test('a lane waits at no more than 256 fences at once', () => {
+test('a lane waits at no more than 256 fences of one workspace at once', () => {
   const many = Array.from({ length: 300 }, (_, number) => fence(`F${number}`, [0, 1]));
   expect(fencesIn(many)).toHaveLength(256);
+});
+
+test('G8: a lane arrives at the fence of a workspace behind 300 fences of another one', () => {
+  const many = Array.from({ length: 300 }, (_, number) => fence(`F${number}`, [0, 1]));
+  expect(waits(...many, fence('G', [2, 1], 'bob')).at(-1)).toBe('G!');
 });
 
 /** The lanes of a fleet, without queue and Postgres. Each entry holds the objects of one workspace, or is a fence. */

@@ -231,6 +231,16 @@ test('a fence without the name of a workspace, or with objects of others, closes
   expect(named).toEqual([undefined, true, true]);
 });
 
+test('G3: the marker of a move waits for the earlier objects of its workspace', async () => {
+  const [fence, marker] = [fenced(stored(noisy), [0, 1], noisy), stored(noisy, 0)];
+  const { lease, window, accounts } = scene(stored(quiet), [fence, marker]);
+  await window.refresh(lease);
+  const batch = nextBatch(window.envelopes(), accounts, {
+    ...{ objects: 1e6, bytes: 1e9, slice: undefined, isolation: new Isolation() },
+  });
+  expect(batch?.envelopes.map(({ id }) => id)).toEqual([lease.id]);
+});
+
 test('G3: the window of a lane is cleared when its lease is lost', async () => {
   const { lane, lease, window } = scene(stored(noisy), [stored(noisy), stored(quiet)]);
   await window.refresh(lease);

@@ -194,11 +194,12 @@ export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize
   const requests: unknown = envelope?.requests;
   const objects: unknown = envelope?.objects;
   const count = Array.isArray(objects) ? objects.length : 0;
-  if (count === 0 || !Array.isArray(requests)) return new Map([[NIL_UUID, { objects: count, bytes }]]);
+  if (!Array.isArray(requests)) return new Map([[NIL_UUID, { objects: count, bytes }]]);
   const owner: unknown = requests[0]?.workspace_id;
-  // Nearly all envelopes contain a single workspace.
+  // Nearly all envelopes contain a single workspace. The markers of a move have no objects, and keep their order in it.
   if (isVersionedUuid(owner) && requests.every((request) => request?.workspace_id === owner))
     return new Map([[owner as string, { objects: count, bytes }]]);
+  if (count === 0) return new Map([[NIL_UUID, { objects: count, bytes }]]);
   const parts = new Map<string, PartSize>();
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
   for (const index of requestIndexesOf(envelope)) {

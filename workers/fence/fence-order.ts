@@ -23,7 +23,10 @@ export interface Ordered {
 
 const NO_LANES: readonly number[] = [];
 
-/** Maximum number of fences at which a lane waits at once: about as many as one transaction applies. */
+/**
+ * Maximum number of fences of one workspace at which a lane waits at once: about as many as one transaction applies. The
+ * fences of other workspaces do not count, so that a lane arrives at theirs too.
+ */
 const MAX_WAITS = 256;
 
 /**
@@ -35,6 +38,8 @@ const MAX_WAITS = 256;
  */
 export function fencesIn(lane: readonly Ordered[]): LaneWait[] {
   const waits: LaneWait[] = [];
+  /** Number of waits by workspace. */
+  const counts = new Map<string, number>();
   /**
    * Lanes that all earlier fences of a workspace have, by workspace; none if an earlier envelope has other objects of
    * it. Absent if the workspace has no earlier envelope.
@@ -43,7 +48,7 @@ export function fencesIn(lane: readonly Ordered[]): LaneWait[] {
   /** Tags of earlier envelopes that are not read yet. */
   const unread = new Set<string>();
   for (const [index, { tag, parts, isBarrier, fence: entry }] of lane.entries()) {
-    if (isBarrier || waits.length === MAX_WAITS) break;
+    if (isBarrier) break;
     if (entry && entry.workspaceId === undefined) {
       const { fence, isOpen } = entry;
       waits.push({ fence, isFirst: index === 0 });
@@ -52,7 +57,11 @@ export function fencesIn(lane: readonly Ordered[]): LaneWait[] {
       const { fence, isCarrier, workspaceId } = entry as FenceEntry & { workspaceId: string };
       const lanes = common.get(workspaceId);
       const isFirst = !unread.has(tagOf(workspaceId)) && (!lanes || lanes.includes(fence.lanes[0]!));
-      if (isCarrier || isFirst) waits.push({ fence, isFirst });
+      const count = counts.get(workspaceId) ?? 0;
+      if ((isCarrier || isFirst) && count < MAX_WAITS) {
+        waits.push({ fence, isFirst });
+        counts.set(workspaceId, count + 1);
+      }
       common.set(workspaceId, lanes?.filter((one) => fence.lanes.includes(one)) ?? fence.lanes);
       continue;
     }

@@ -10,8 +10,8 @@ import {
   type FenceNews,
   openFences,
   parseFenceNews,
+  readDamagedMarks,
 } from '../../src/store/fences.ts';
-import { readApplied } from '../../src/store/ledger.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 
 /** Milliseconds for the other lanes of this process to arrive, before Postgres is queried for the remaining lanes. */
@@ -22,6 +22,12 @@ const POLL_MS = 250;
 
 /** Maximum number of fences in one query. */
 const MAX_FENCES = 1000;
+
+/**
+ * Milliseconds for which a fence is remembered after no lane of this process waits at it: a lane can find it again in a
+ * later snapshot, and would otherwise have to ask Postgres whether it was passed meanwhile.
+ */
+const KEPT_MS = 2000;
 
 /** Milliseconds of waiting after which the first lane checks for fence marks that were damaged in the queue. */
 const DAMAGE_MS = 2000;
@@ -57,6 +63,8 @@ interface Barrier {
   isShared: boolean;
   /** Lanes of this process that wait, with the time since when, in milliseconds of `performance.now()`. */
   waiting: Map<OpenLane, number>;
+  /** When the last lane of this process left it, in milliseconds of `performance.now()`. */
+  leftAt: number;
   /** Time of the next query about it. */
   pollAt: number;
 }
@@ -90,7 +98,7 @@ interface FencesOptions {
  */
 export class Fences {
   readonly #options: FencesOptions;
-  /** Fences at which a lane of this process waits, by id. */
+  /** Fences at which a lane of this process waits, or has waited within KEPT_MS, by id. */
   readonly #barriers = new Map<string, Barrier>();
   /** Open lanes of this process, with the ids of the fences at which they wait. */
   readonly #lanes = new Map<OpenLane, ReadonlySet<string>>();
@@ -101,6 +109,7 @@ export class Fences {
   #isExchanging = false;
   #timer: { at: number; handle: NodeJS.Timeout } | undefined;
   #warnedAt = Number.NEGATIVE_INFINITY;
+  #sweptAt = 0;
 
   constructor(options: FencesOptions) {
     this.#options = options;
@@ -139,15 +148,25 @@ export class Fences {
       if (isNew) barrier.waiting.set(lane, now);
       const hasArrived = isFirst && !barrier.arrived.has(lane.lane);
       if (hasArrived) this.#update(barrier, { passed: false, arrived: [lane.lane] });
-      if (hasArrived || (isNew && !this.#isLocal(fence))) this.#pollSoon(barrier, now);
+      const mayNeedPoll = isFirst || !this.#isLocal(fence);
+      if (hasArrived || (isNew && mayNeedPoll)) this.#pollSoon(barrier, now);
     }
     this.#lanes.set(lane, ids);
+    this.#sweep(now);
+  }
+
+  /** Forgets fences that no lane has waited at for KEPT_MS. */
+  #sweep(now: number): void {
+    if (now - this.#sweptAt < KEPT_MS / 2) return;
+    this.#sweptAt = now;
+    for (const [id, { waiting, leftAt }] of this.#barriers)
+      if (waiting.size === 0 && now - leftAt >= KEPT_MS) this.#barriers.delete(id);
   }
 
   #create(fence: Fence): Barrier {
     const barrier: Barrier = {
       ...{ fence, isPassed: false, isShared: false, pollAt: Number.POSITIVE_INFINITY },
-      ...{ arrived: new Set(), waiting: new Map() },
+      ...{ arrived: new Set(), waiting: new Map(), leftAt: Number.POSITIVE_INFINITY },
     };
     this.#barriers.set(fence.id, barrier);
     return barrier;
@@ -155,8 +174,10 @@ export class Fences {
 
   #leave(lane: OpenLane, id: string): void {
     const barrier = this.#barriers.get(id);
-    barrier?.waiting.delete(lane);
-    if (barrier?.waiting.size === 0) this.#barriers.delete(id);
+    if (!barrier?.waiting.delete(lane)) return;
+    barrier.leftAt = performance.now();
+    // No poll while nobody waits.
+    if (barrier.waiting.size === 0) barrier.pollAt = Number.POSITIVE_INFINITY;
   }
 
   /** Returns whether the entry of a fence in a lane may be applied, or, in the other lanes, removed. */
@@ -222,7 +243,9 @@ export class Fences {
   }
 
   #wake(at: number): void {
-    if (this.#isExchanging || (this.#timer && this.#timer.at <= at)) return;
+    // A barrier that no lane has reached yet has no time.
+    if (at === Number.POSITIVE_INFINITY || this.#isExchanging || (this.#timer && this.#timer.at <= at))
+      return;
     clearTimeout(this.#timer?.handle);
     const handle = setTimeout(
       () => {
@@ -245,13 +268,21 @@ export class Fences {
       if (due.length === MAX_FENCES) break;
     }
     for (const barrier of due) {
-      barrier.pollAt = now + POLL_MS;
+      barrier.pollAt = this.#isReached(barrier) ? now + POLL_MS : Number.POSITIVE_INFINITY;
       barrier.isShared = true;
     }
     if (due.length > 0) await this.#trying(due[0]!.fence.id, () => this.#exchangeSome(due));
     this.#isExchanging = false;
     const next = [...this.#barriers.values()].filter(({ isPassed }) => !isPassed).map(({ pollAt }) => pollAt);
     if (next.length > 0) this.#wake(next.reduce((one, other) => Math.min(one, other)));
+  }
+
+  /**
+   * Returns whether a waiting lane of this process has arrived. Other lanes wait for earlier objects, so that the state of
+   * the fence is asked once, and later changes come as notifications.
+   */
+  #isReached({ waiting, arrived }: Barrier): boolean {
+    return [...waiting.keys()].some(({ lane }) => arrived.has(lane));
   }
 
   async #exchangeSome(due: readonly Barrier[]): Promise<void> {
@@ -267,7 +298,7 @@ export class Fences {
     );
     const barriers = new Map(due.map((barrier) => [barrier.fence.id, barrier]));
     for (const { fence, passed, arrived } of states) this.#update(barriers.get(fence)!, { passed, arrived });
-    await this.#checkLongWaits(due.filter(({ isPassed }) => !isPassed));
+    await this.#checkLongWaits(due.filter((barrier) => !barrier.isPassed && this.#isReached(barrier)));
   }
 
   async #checkLongWaits(barriers: readonly Barrier[]): Promise<void> {
@@ -306,7 +337,7 @@ export class Fences {
         id: markOfFence(barrier.fence.id, lane),
       })),
     );
-    const damaged = await readApplied(
+    const damaged = await readDamagedMarks(
       this.#options.pool,
       marks.map(({ id }) => id),
     );

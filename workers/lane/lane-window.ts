@@ -152,7 +152,8 @@ export class LaneWindow {
     this.#lease = lease;
     this.#leased = known ?? this.#open({ id: lease.id, data });
     this.#envelopes = [this.#leased];
-    this.#arrangeFences();
+    // The lane keeps waiting at the fences of the last snapshot until the next one.
+    this.#openFences();
   }
 
   /** Returns the envelopes from the head of the lane, without a gap. */
@@ -205,9 +206,15 @@ export class LaneWindow {
 
   /** Reports at which fences the lane waits, and finds out which fences in the window are open. */
   #arrangeFences(): void {
-    const { fences, lane } = this.#options;
+    const { fences } = this.#options;
     this.#hasFenceNews = false;
     fences.wait(this.#openLane, fencesIn(this.#envelopes));
+    this.#openFences();
+  }
+
+  /** Finds out which fences in the window are open. */
+  #openFences(): void {
+    const { fences, lane } = this.#options;
     this.#hasFences = false;
     // Arrivals of this lane can open a fence of another lane, but not one of this lane.
     for (const { fence } of this.#envelopes) {
@@ -274,7 +281,10 @@ export class LaneWindow {
     this.#maxJobs = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
     this.#isDeep = ids.length >= MAX_JOBS;
     const tags = ids.map(tagIn);
-    const limited = ids.length > MAX_JOBS ? limitTags(ids, tags) : { ids, tags, ends: NO_ENDS };
+    const limited =
+      ids.length > MAX_JOBS
+        ? limitTags(ids.filter((id) => !this.#done.has(id)))
+        : { ids, tags, ends: NO_ENDS };
     return { ...limited, size: limited.ids.length, until: now + (isDeepDue ? DEEP_MS : KEPT_MS) };
   }
 
@@ -450,20 +460,17 @@ export class LaneWindow {
 const NO_ENDS: ReadonlySet<string> = new Set();
 
 /**
- * Keeps at most `MAX_JOBS` jobs of one tag, so that a workspace with a long backlog does not fill the window. The next
+ * Keeps at most `MAX_JOBS` jobs of one tag among jobs that have not taken effect, so that a workspace with a long backlog does not fill the window. The next
  * job of such a tag is kept as an end: it stays unread, so that no later job of its workspace can take effect before the
  * missing ones.
  */
-function limitTags(
-  ids: readonly string[],
-  tags: readonly (string | undefined)[],
-): Pick<Snapshot, 'ids' | 'tags' | 'ends'> {
+function limitTags(ids: readonly string[]): Pick<Snapshot, 'ids' | 'tags' | 'ends'> {
   const counts = new Map<string | undefined, number>();
   const kept: { ids: string[]; tags: (string | undefined)[]; ends: Set<string> } = {
     ...{ ids: [], tags: [], ends: new Set() },
   };
-  for (const [index, id] of ids.entries()) {
-    const tag = tags[index];
+  for (const id of ids) {
+    const tag = tagIn(id);
     const count = (counts.get(tag) ?? 0) + 1;
     counts.set(tag, count);
     if (count > MAX_JOBS + 1) continue;

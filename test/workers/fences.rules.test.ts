@@ -1,0 +1,51 @@
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { createLog } from '../../src/platform/log.ts';
+import type { Pool } from '../../src/store/database.ts';
+import { Fences, type OpenLane } from '../../workers/fence/fences.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+
+/** Opens two lanes of a worker. The answers of Postgres know no arrival and no passed fence. */
+function scene() {
+  const asked: string[][] = [];
+  const query = async ({ values }: { values: string[][] }) => {
+    asked.push(values[0]!);
+    return { rows: [] };
+  };
+  const fences = new Fences({
+    ...{ pool: { query } as unknown as Pool, lanes: 2 },
+    ...{ metrics: createWorkerMetrics(), log: createLog('test', 'silent') },
+  });
+  const [home, other] = [0, 1].map((lane): OpenLane => ({ lane, onChange() {} })) as [OpenLane, OpenLane];
+  for (const lane of [home, other]) fences.open(lane);
+  onTestFinished(() => {
+    for (const lane of [home, other]) fences.close(lane);
+  });
+  return { fences, asked, home, other };
+}
+
+const fence = (id: string) => ({ id, lanes: [0, 1] });
+
+test('without a lane at a fence, no timer runs, and Postgres is not asked', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const { fences, asked, home, other } = scene();
+  fences.wait(other, [{ fence: fence('F'), isFirst: true }]);
+  fences.wait(home, [{ fence: fence('G'), isFirst: false }]);
+  await vi.advanceTimersByTimeAsync(300);
+  expect(asked).toEqual([['F']]);
+  fences.wait(other, []);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect([asked, vi.getTimerCount()]).toEqual([[['F']], 0]);
+});
+
+test('a lane that finds a fence again still knows that it was passed meanwhile', () => {
+  const { fences, home, other } = scene();
+  fences.wait(home, [{ fence: fence('F'), isFirst: true }]);
+  fences.wait(other, [{ fence: fence('F'), isFirst: true }]);
+  expect(fences.isOpen(fence('F'), 0)).toBe(true);
+  fences.wait(other, []);
+  fences.pass([fence('F')]);
+  fences.wait(home, []);
+  fences.wait(other, [{ fence: fence('F'), isFirst: true }]);
+  expect(fences.isOpen(fence('F'), 1)).toBe(true);
+});
