@@ -258,20 +258,20 @@ const SETTING = /^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$/;
 const BETWEEN_WORDS = /[\n\r\p{Z}\p{P}]+/u;
 
 /** Renders the results, each with an excerpt around the first match. */
-function resultsPage(query: string, found: readonly Found[]): Html {
+function resultsPage(query: string, results: readonly Found[]): Html {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean).slice(0, MAX_WORDS);
-  const many = found.length === MAX_RESULTS ? `The first ${MAX_RESULTS}` : found.length;
+  const many = results.length === MAX_RESULTS ? `The first ${MAX_RESULTS}` : results.length;
   const summary =
     query === ''
       ? 'Search guides and reference by the field above.'
-      : `${found.length === 0 ? 'Nothing' : `${many} ${found.length === 1 ? 'place' : 'places'}`} for “${query}”.`;
+      : `${results.length === 0 ? 'Nothing' : `${many} ${results.length === 1 ? 'place' : 'places'}`} for “${query}”.`;
   return html`<h1>Search</h1>
 <div data-results><p class="faint" role="status">${summary}</p>
 ${
   query !== '' &&
-  found.length === 0 &&
+  results.length === 0 &&
   html`<p>A result contains all words in one section. Use fewer words to find more, or read <a href="/docs#contents">the contents</a>.</p>`
-}<ol class="results">${found.map(
+}<ol class="results">${results.map(
     ({ title, heading, path, text }) =>
       html`<li><a href="${path}">${heading}</a> <span class="faint">${title}</span><p>${excerpt(text, words)}</p></li>`,
   )}</ol></div>`;

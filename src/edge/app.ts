@@ -85,10 +85,10 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   });
   pages(app);
   app.use((request, response) => {
-    const known = knownWithoutSlash(request.path);
-    if (known === undefined) refuse(response, 'notFound');
+    const servedPath = knownWithoutSlash(request.path);
+    if (servedPath === undefined) refuse(response, 'notFound');
     else {
-      const fact = `The path differs from ${known} only by a trailing slash.`;
+      const fact = `The path differs from ${servedPath} only by a trailing slash.`;
       refuse(response, { entry: 'trailingSlash', fact });
     }
   });
@@ -162,7 +162,7 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 
 /** Fields that a page adds to the log line of its request. */
 export interface PageLocals {
-  known?: Record<string, unknown>;
+  logFields?: Record<string, unknown>;
 }
 
 /**
@@ -188,10 +188,10 @@ function beginOtherRequest(
     if (path !== undefined && PROBES.has(path) && isRead) return;
     const milliseconds = performance.now() - started;
     const line = requestLine({ request, requestId, milliseconds }, statusCode);
-    const { known } = (response as Response<unknown, PageLocals>).locals ?? {};
-    const fields = { ...line, method: request.method, ...(path && { path }), ...known };
+    const { logFields } = (response as Response<unknown, PageLocals>).locals ?? {};
+    const fields = { ...line, method: request.method, ...(path && { path }), ...logFields };
     // A valid link to a preference center counts like a key.
-    if (known?.workspace_id !== undefined) log[levelOf(statusCode)](fields, 'request');
+    if (logFields?.workspace_id !== undefined) log[levelOf(statusCode)](fields, 'request');
     else strangers.line(levelOf(statusCode), fields, 'request');
   };
   response.once('close', tracing ? tracing.bind(recordRequest) : recordRequest);

@@ -29,9 +29,9 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   ): ApiKey | Promise<ApiKey> {
     const secret = bearer(header);
     if (secret === undefined) throw keyless(header);
-    const found = keyCache.find(secret, now);
-    if (found instanceof Promise) return found.then((key) => opened(key, address, now));
-    return opened(found, address, now);
+    const lookup = keyCache.find(secret, now);
+    if (lookup instanceof Promise) return lookup.then((key) => opened(key, address, now));
+    return opened(lookup, address, now);
   }
 
   function opened(key: ApiKey | undefined, address: string | undefined, now: number): ApiKey {

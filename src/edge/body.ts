@@ -102,8 +102,8 @@ const MAX_SHOWN = 100;
 /** Names the header, its value and the supported values. */
 function unsupported(header: string, value: string | undefined, supported: string): ApiError {
   const shown = value?.slice(0, MAX_SHOWN).replace(/[^\x20-\x7e]/g, '?');
-  const found = shown ? `is '${shown}'` : 'is missing';
-  return new ApiError('unsupportedMediaType', { suffix: `${header} ${found}. Supported: ${supported}` });
+  const problem = shown ? `is '${shown}'` : 'is missing';
+  return new ApiError('unsupportedMediaType', { suffix: `${header} ${problem}. Supported: ${supported}` });
 }
 
 /** Names the line, the column and the object of the first syntax error, if it can be found. */

@@ -38,7 +38,7 @@ export interface Admitted {
   params: Record<string, string>;
   /** Set if the request has an `Idempotency-Key`. */
   idempotencyKey: Key | undefined;
-  known: Known;
+  requester: Known;
 }
 
 /** Adds the objects of an operation to the queue. The answer waits until they are on disk. */
@@ -47,13 +47,13 @@ export async function answerQueued(
   admitted: Admitted,
   services: EdgeServices,
 ): Promise<Answer> {
-  const { request, requestId, caller, idempotencyKey, known } = admitted;
+  const { request, requestId, caller, idempotencyKey, requester } = admitted;
   const { queue } = services;
   const envelopeRequest: EnvelopeRequest = {
     request_id: requestId,
     workspace_id: caller.workspaceId,
     accepted_at: isoTime(caller.now),
-    key_id: known.keyId,
+    key_id: requester.keyId,
     ...(tracing && presentTrace(request.span)),
   };
   const answer = (plan: Plan, entries: LaneEntry[]) =>

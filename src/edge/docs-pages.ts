@@ -140,9 +140,9 @@ export function addDocsPages(
   addPage(app, '/docs/search', async (request, response) => {
     if (!isWithin(response, searches.take(addressOf(request), SEARCH_COST))) return;
     const { q } = request.query;
-    const found = await (await open()).search(typeof q === 'string' ? q : '');
+    const resultsPage = await (await open()).search(typeof q === 'string' ? q : '');
     response.set('Cache-Control', 'no-store').type('html');
-    responses.sendPage(response, found);
+    responses.sendPage(response, resultsPage);
   });
   addPage(app, '/docs/calculator', async (request, response) => {
     if (!isWithin(response, limit.take(addressOf(request)))) return;

@@ -294,8 +294,8 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
       });
       return findProblems(await reader.read(), 'fleet');
     },
-    (found: Problem[]) => {
-      for (const { id, severity } of found) problems.inc({ check: id, severity });
+    (current: Problem[]) => {
+      for (const { id, severity } of current) problems.inc({ check: id, severity });
     },
   );
 

@@ -36,7 +36,7 @@ const READ_IN_A_TURN = 32;
  * are not a reason to wait.
  */
 const UNCOLLECTED = 64 * 1024 * 1024;
-const COLLECTING = { look: 5, most: 50 };
+const COLLECTING = { pause: 5, most: 50 };
 
 /** Maximum number of connections that get an answer at the same time before they are closed. */
 const MAX_ANSWERED_CLOSES = 50;
@@ -105,8 +105,8 @@ export function createHeads(maxBytes: number) {
     }
     function readOn(): void {
       if (areMany() && waited < COLLECTING.most && process.memoryUsage().arrayBuffers > UNCOLLECTED) {
-        waited += COLLECTING.look;
-        setTimeout(readOn, COLLECTING.look).unref();
+        waited += COLLECTING.pause;
+        setTimeout(readOn, COLLECTING.pause).unref();
         return;
       }
       waited = 0;

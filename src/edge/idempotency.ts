@@ -85,24 +85,24 @@ export function createIdempotency(pool: Pool, log: Log) {
   async function carryOutOnce(key: Key, attempt: Attempt): Promise<Kept> {
     const end = performance.now() + PATIENCE;
     for (const nextPause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS); ; ) {
-      const found = await findKey(pool, key);
-      if (!found) {
+      const stored = await findKey(pool, key);
+      if (!stored) {
         const beginning = await attempt.begin();
         if (await insertKeyIfAbsent(pool, key, { ...beginning, lease: attempt.lease() }))
           return carryOut(key, attempt, beginning);
         continue;
       }
-      requireSame(key, found);
-      const { answer, requestId, leased } = found;
+      requireSame(key, stored);
+      const { answer, requestId, leased } = stored;
       if (answer) {
-        const lost = await beginAgain(key, attempt, found);
+        const lost = await beginAgain(key, attempt, stored);
         if (lost === undefined) return { ...answerOf(answer), requestId };
-        if (await replaceLostKey(pool, key, { ...lost, lease: attempt.lease(), createdAt: found.createdAt }))
+        if (await replaceLostKey(pool, key, { ...lost, lease: attempt.lease(), createdAt: stored.createdAt }))
           return carryOut(key, attempt, lost);
         continue;
       }
       if (!leased && (await takeLease(pool, key, { requestId, lease: attempt.lease() })))
-        return carryOut(key, attempt, found);
+        return carryOut(key, attempt, stored);
       const pause = nextPause();
       if (performance.now() + pause > end)
         throw new ApiError('keyInUse', { headers: { 'Retry-After': '1' } });
@@ -116,8 +116,8 @@ export function createIdempotency(pool: Pool, log: Log) {
    *
    * @returns undefined if the stored answer still holds
    */
-  async function beginAgain(key: Key, attempt: Attempt, found: FoundKey): Promise<Beginning | undefined> {
-    const { envelopes, createdAt } = found;
+  async function beginAgain(key: Key, attempt: Attempt, stored: FoundKey): Promise<Beginning | undefined> {
+    const { envelopes, createdAt } = stored;
     if (!envelopes || !(await hasLostSince(pool, createdAt))) return undefined;
     const ids = envelopes.filter(([, , objects]) => objects > 0).map(([id]) => id);
     if ((await readApplied(pool, ids)).size === ids.length) return undefined;
@@ -125,13 +125,13 @@ export function createIdempotency(pool: Pool, log: Log) {
     const entries = beginning.outbox && withIdsOf(envelopes, beginning.outbox.entries as LaneEntry[]);
     if (!entries) {
       log.warn(
-        { request_id: found.requestId, operation: key.operation },
+        { request_id: stored.requestId, operation: key.operation },
         'repeated request differs in its jobs from the request that the queue lost; returned the stored response',
       );
       return undefined;
     }
     log.info(
-      { request_id: found.requestId, again: beginning.requestId },
+      { request_id: stored.requestId, again: beginning.requestId },
       'objects of a lost request were enqueued again',
     );
     return { ...beginning, outbox: { ...beginning.outbox!, entries }, envelopes };
@@ -155,8 +155,8 @@ export function createIdempotency(pool: Pool, log: Log) {
   async function record(key: Key, { requestId, outbox }: Beginning, reply: Reply): Promise<Reply> {
     try {
       if (await recordAnswer(pool, key, { ...reply, requestId })) return reply;
-      const found = await findKey(pool, key);
-      return (found?.requestId === requestId && found.answer) || reply;
+      const stored = await findKey(pool, key);
+      return (stored?.requestId === requestId && stored.answer) || reply;
     } catch (error) {
       log.warn({ err: error, request_id: requestId }, 'response for an Idempotency-Key was not stored');
       // The answer in the outbox is stored already, and the next request will return it.
@@ -169,8 +169,8 @@ export function createIdempotency(pool: Pool, log: Log) {
    * @throws {ApiError} 422 if the key was used for another request
    */
   async function read(key: Key, requestId: string): Promise<void> {
-    const found = await findKey(pool, key);
-    if (found) return requireSame(key, found);
+    const stored = await findKey(pool, key);
+    if (stored) return requireSame(key, stored);
     if (await insertKeyIfAbsent(pool, key, { requestId })) return;
     const other = await findKey(pool, key);
     if (other) requireSame(key, other);
@@ -181,8 +181,8 @@ export function createIdempotency(pool: Pool, log: Log) {
 
 export type Idempotency = ReturnType<typeof createIdempotency>;
 
-function requireSame(key: Key, found: FoundKey): void {
-  if (!found.fingerprint.equals(key.fingerprint)) throw new ApiError('idempotencyKeyReused');
+function requireSame(key: Key, stored: FoundKey): void {
+  if (!stored.fingerprint.equals(key.fingerprint)) throw new ApiError('idempotencyKeyReused');
 }
 
 /** The answer that every request with the same `Idempotency-Key` gets. */

@@ -63,7 +63,7 @@ const IN_USE = 4;
  * stays valid for a minute. If many keys are in use, they are renewed together before they expire.
  */
 export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
-  const known = new LRUCache<string, Known>({ max: MAX_KEYS });
+  const validKeys = new LRUCache<string, Known>({ max: MAX_KEYS });
   /**
    * A separate cache, so that invalid keys cannot evict valid ones, which are needed while Postgres is unavailable.
    */
@@ -79,7 +79,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
       madeUp.set(secret, entry);
     }
     entry.usedAt = now;
-    if (known.size >= MIN_BATCH && now - renewedAt >= cacheMs / 4) renewAll(now);
+    if (validKeys.size >= MIN_BATCH && now - renewedAt >= cacheMs / 4) renewAll(now);
     const fresh = now - entry.at <= cacheMs;
     const isBackingOff = opens(entry, now) && now - entry.failedAt < PAUSE;
     if (fresh || isBackingOff) return entry.key;
@@ -88,7 +88,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   }
 
   function recall(secret: string): Known | undefined {
-    return known.get(secret) ?? madeUp.get(secret);
+    return validKeys.get(secret) ?? madeUp.get(secret);
   }
 
   /**
@@ -124,7 +124,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     entry.key = row && toApiKey(row);
     entry.at = now;
     entry.failedAt = 0;
-    const [from, to] = entry.key ? [madeUp, known] : [known, madeUp];
+    const [from, to] = entry.key ? [madeUp, validKeys] : [validKeys, madeUp];
     from.delete(secret);
     to.set(secret, entry);
   }
@@ -136,7 +136,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   function renewAll(now: number): void {
     renewedAt = now;
     const due: [string, Known][] = [];
-    for (const [secret, entry] of known.entries()) {
+    for (const [secret, entry] of validKeys.entries()) {
       if (due.length === MAX_BATCH) break;
       const isInUse = now - entry.usedAt <= IN_USE * cacheMs;
       if (isInUse && now - entry.at > cacheMs / 2 && !entry.lookUp) due.push([secret, entry]);
@@ -147,7 +147,8 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
       (rows) => {
         // A request may have looked its key up meanwhile, with a newer result.
         for (const [index, [secret, entry]] of due.entries())
-          if (entry.at < now && known.peek(secret) === entry) learn(secret, entry, { row: rows[index], now });
+          if (entry.at < now && validKeys.peek(secret) === entry)
+            learn(secret, entry, { row: rows[index], now });
       },
       () => {},
     );

@@ -31,14 +31,14 @@ interface HighWaterMark {
   /** The amount that one workspace has. A workspace may have as much as is still free. Absent: not known. */
   heldBy?(workspaceId: string, shard?: number): number;
   /** Whether the value is recent; absent: it always is. An outdated value is shown as NaN. */
-  known?(): boolean;
+  isCurrent?(): boolean;
 }
 
 /** The values that the marks of a web process limit. */
 export interface Loads {
   /** Waiting jobs, and the percentage of maxmemory that Redis has used. */
-  depth: { waiting(shard?: number): number; maxWaiting(): number; known(): boolean };
-  memory: { usedPercent(shard?: number): number; maxBytes(shard: number): number; known(): boolean };
+  depth: { waiting(shard?: number): number; maxWaiting(): number; isCurrent(): boolean };
+  memory: { usedPercent(shard?: number): number; maxBytes(shard: number): number; isCurrent(): boolean };
   /** Each workspace's part of the work that waits in a shard. */
   shares: Pick<WaitingShares, 'partOf' | 'bytesOf'>;
   loop: Values<'lag'>;
@@ -66,7 +66,7 @@ export function highWaterMarks(
         waits: true,
       },
       value: (shard) => (shard === undefined ? depth.maxWaiting() : depth.waiting(shard)),
-      known: depth.known,
+      isCurrent: depth.isCurrent,
       heldBy(workspaceId, given) {
         const shard = shardOf(given);
         return shard === undefined ? 0 : depth.waiting(shard) * shares.partOf(workspaceId, shard);
@@ -74,7 +74,7 @@ export function highWaterMarks(
     },
     {
       ...{ name: 'redis_memory', mark: config.MAX_REDIS_MEMORY_PERCENT, unit: 'percent', ofQueue: true },
-      ...{ value: memory.usedPercent, known: memory.known },
+      ...{ value: memory.usedPercent, isCurrent: memory.isCurrent },
       heldBy(workspaceId, given) {
         const shard = shardOf(given);
         if (shard === undefined || memory.maxBytes(shard) === 0) return 0;
@@ -148,20 +148,20 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry, s
     through: Through,
     { shard, workspaceId }: { shard: number | undefined; workspaceId: string | undefined },
   ): Overload | undefined {
-    let found: Overload | undefined;
+    let firstOverload: Overload | undefined;
     for (const one of marks) {
       const mark = one.waits && through === 'half-full queue' ? one.mark * HALF : one.mark;
       // Check every mark: a mark that is not checked would stay exceeded.
       const refuses = isOver(one, shard) || one.value(shard) > mark;
       if (one.ofQueue && through === 'store') continue;
       if (refuses)
-        found ??= {
+        firstOverload ??= {
           reason: `${one.name} is ${rounded(one.value(shard))} ${one.unit}, over its mark of ${mark}`,
           limit: one.value(shard) > one.mark || mark === one.mark ? one.name : 'half',
         };
-      else if (workspaceId !== undefined) found ??= overShare(one, workspaceId, shard);
+      else if (workspaceId !== undefined) firstOverload ??= overShare(one, workspaceId, shard);
     }
-    return found;
+    return firstOverload;
   }
 
   addMarkMetrics(marks, registry, isOver);
@@ -181,7 +181,7 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry, s
     ): Overload | undefined {
       if (shard === undefined && shards > 1) {
         const overloads = everyShard(shards).map((one) => overloadOf(through, { shard: one, workspaceId }));
-        return overloads.every((found) => found !== undefined) ? overloads[0] : undefined;
+        return overloads.every((overload) => overload !== undefined) ? overloads[0] : undefined;
       }
       return overloadOf(through, { shard, workspaceId });
     },
@@ -233,7 +233,8 @@ function addMarkMetrics(
   isOver: (one: HighWaterMark) => boolean,
 ): void {
   const registers = [registry];
-  const shownValue = ({ known = () => true, value }: HighWaterMark) => (known() ? value() : undefined);
+  const shownValue = ({ isCurrent = () => true, value }: HighWaterMark) =>
+    isCurrent() ? value() : undefined;
   for (const one of marks) {
     const [unit, factor] = baseUnits[one.unit]!;
     // Avoids names like `reading_bytes_bytes`.

@@ -99,15 +99,15 @@ export function createLinkOpener(database: Database) {
   function lookUp(workspaceId: string): Promise<Uint8Array | undefined> {
     const other = lookUps.get(workspaceId);
     if (other) return other;
-    const found = semaphore
+    const pending = semaphore
       .use(workspaceId, () => findLinkKey(database, workspaceId))
       .then((key) => {
         if (key) keys.set(workspaceId, key);
         return key;
       })
       .finally(() => lookUps.delete(workspaceId));
-    lookUps.set(workspaceId, found);
-    return found;
+    lookUps.set(workspaceId, pending);
+    return pending;
   }
 
   async function isRevoked({ workspaceId, centerId, profileId, madeAt }: Link, keptId: string) {

@@ -174,10 +174,10 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       );
       const { workspaceId, user } = opened;
       const objects = objectsOf(choice, user, newId);
-      const found = services.loadShedding.overload('queue', {
+      const overload = services.loadShedding.overload('queue', {
         ...{ shard: services.queue.shardOf(workspaceId), workspaceId },
       });
-      if (found) throw new QueueUnavailable(found.reason, { limit: found.limit });
+      if (overload) throw new QueueUnavailable(overload.reason, { limit: overload.limit });
       if (objects.length > 0) {
         const request_id = String(response.getHeader('X-Request-Id'));
         const accepted_at = nowDate().toISOString();
@@ -185,7 +185,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
         await queue.enqueue({ request_id, workspace_id: workspaceId, accepted_at }, objects, { bytes });
         metrics.accepted.inc({ operation: 'preference_page' }, objects.length);
       }
-      response.locals.known = { workspace_id: workspaceId, accepted: objects.length };
+      response.locals.logFields = { workspace_id: workspaceId, accepted: objects.length };
       return confirmation(opened, choice);
     });
   }
@@ -243,7 +243,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       });
     } catch (error) {
       const name = noticeOf(error);
-      response.locals.known = { ...response.locals.known, error: messageOf(error) };
+      response.locals.logFields = { ...response.locals.logFields, error: messageOf(error) };
       // An error in a template concerns its author, and is in the log line of the request.
       if (name === 'broken' && !(error instanceof TemplateError)) {
         log.error(

@@ -283,15 +283,15 @@ const READING: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']
 
 /** Operations that are also executed here, by exact method and path. */
 export function copiedOperations(operations: readonly Operation[]): ReadonlyMap<string, CopiedOperation> {
-  const known = new Map<string, CopiedOperation>();
+  const copiedByTarget = new Map<string, CopiedOperation>();
   for (const { kind, id, method, path } of operations)
-    if (kind === 'queued' || COPIED_DIRECT.has(id)) known.set(`${method} ${path}`, { id, path });
+    if (kind === 'queued' || COPIED_DIRECT.has(id)) copiedByTarget.set(`${method} ${path}`, { id, path });
   for (const { path, id, ours } of SAME_AS) {
     const same = operations.find((operation) => operation.id === ours);
-    if (same && !known.has(`${same.method} ${path}`))
-      known.set(`${same.method} ${path}`, { id, path: same.path });
+    if (same && !copiedByTarget.has(`${same.method} ${path}`))
+      copiedByTarget.set(`${same.method} ${path}`, { id, path: same.path });
   }
-  return known;
+  return copiedByTarget;
 }
 
 /**

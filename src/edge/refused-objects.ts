@@ -201,15 +201,15 @@ export class RefusedObjects implements Service {
 
   /** Whether a group is new in its hour, known already, or above the limit of its reason. */
   #admit(hour: Hour, reason: string, name: string): 'new' | 'known' | 'full' {
-    let known = hour.groups.get(reason);
-    if (known?.has(name)) return 'known';
+    let names = hour.groups.get(reason);
+    if (names?.has(name)) return 'known';
     const { groupsOfReason, knownGroups } = this.#limits;
-    if ((known?.size ?? 0) >= groupsOfReason || hour.knownGroups >= knownGroups) return 'full';
-    if (!known) {
-      known = new Set();
-      hour.groups.set(reason, known);
+    if ((names?.size ?? 0) >= groupsOfReason || hour.knownGroups >= knownGroups) return 'full';
+    if (!names) {
+      names = new Set();
+      hour.groups.set(reason, names);
     }
-    known.add(name);
+    names.add(name);
     hour.knownGroups++;
     return 'new';
   }

@@ -172,7 +172,7 @@ interface Answered {
   operation: Operation;
   request: RequestInHand;
   requestId: string;
-  known: Known;
+  requester: Known;
   answer: Answer;
   milliseconds: number;
 }
@@ -182,7 +182,7 @@ export function record(
   answered: Answered,
   { log, strangers, metrics }: { log: Log; strangers: StrangersLog; metrics: EdgeMetrics },
 ): void {
-  const { operation, request, known, answer, milliseconds } = answered;
+  const { operation, request, requester, answer, milliseconds } = answered;
   const { status } = answer.reply;
   metrics.requests.inc({ operation: operation.id, status });
   metrics.duration.observe({ operation: operation.id }, milliseconds / 1000);
@@ -191,15 +191,15 @@ export function record(
   if (status === 429 || status === 503)
     metrics.noteRefused(status, {
       bucket: operation.bucket,
-      ...(known.workspaceId !== undefined && { workspaceId: known.workspaceId }),
+      ...(requester.workspaceId !== undefined && { workspaceId: requester.workspaceId }),
     });
   if (answer.rejected.length > 0) metrics.rejected.inc({ operation: operation.id }, answer.rejected.length);
   // Set one by one: building an object with spreads would cost as much as the rest of the line.
   const fields = requestLine(answered, status);
   fields.operation = operation.id;
-  fields.workspace_id = known.workspaceId;
-  if (known.keyId) fields.key_id = known.keyId;
-  if (known.companyId) fields.company_id = known.companyId;
+  fields.workspace_id = requester.workspaceId;
+  if (requester.keyId) fields.key_id = requester.keyId;
+  if (requester.companyId) fields.company_id = requester.companyId;
   if (answer.repeats) fields.repeats = answer.repeats;
   fields.accepted = answer.accepted;
   fields.rejected = answer.rejected.length;
@@ -208,11 +208,11 @@ export function record(
   if (span)
     noteRequest(span, operation, {
       'penstock.request.id': answered.requestId,
-      'penstock.workspace.id': known.workspaceId,
+      'penstock.workspace.id': requester.workspaceId,
       'penstock.objects.accepted': answer.accepted,
       'penstock.objects.rejected': answer.rejected.length,
     });
-  if (isKnown(known, status)) writeLine(log, fields, { level: levelOf(status), message: 'request' });
+  if (isKnown(requester, status)) writeLine(log, fields, { level: levelOf(status), message: 'request' });
   else strangers.line(levelOf(status), fields, 'request');
 }
 

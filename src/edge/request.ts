@@ -280,6 +280,6 @@ function shed(): ApiError {
 
 /** @param length of the body in bytes, if it is known */
 export function tooLarge({ limit, tooLarge: entry = 'bodyTooLarge' }: BodyRules, length?: number): ApiError {
-  const found = length === undefined ? `more than ${limit}` : String(length);
-  return new ApiError(entry, { fact: `The body has ${found} bytes; the limit is ${limit} bytes.` });
+  const shownLength = length === undefined ? `more than ${limit}` : String(length);
+  return new ApiError(entry, { fact: `The body has ${shownLength} bytes; the limit is ${limit} bytes.` });
 }

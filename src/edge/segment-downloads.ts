@@ -54,21 +54,21 @@ export function addSegmentDownloads(app: Express, services: EdgeServices): void 
     const link = readDownload(token);
     if (!link) return refuse(response, 'unknownDownload');
     try {
-      const found = await lookUps.use(link.workspaceId, async () => {
+      const stored = await lookUps.use(link.workspaceId, async () => {
         const key = await findLinkKey(database, link.workspaceId);
         if (!key || !isSignedDownload(token, key)) return undefined;
         return findDownload(database.pool, { workspaceId: link.workspaceId, id: link.exportId });
       });
-      if (!found) return refuse(response, 'unknownDownload');
-      (response as Response<unknown, PageLocals>).locals.known = { workspace_id: link.workspaceId };
-      if (found.state !== 'ready')
-        return refuse(response, found.state === 'open' ? 'exportNotReady' : 'exportFailed');
-      if (found.expiresAt === null) return refuse(response, 'downloadExpired');
+      if (!stored) return refuse(response, 'unknownDownload');
+      (response as Response<unknown, PageLocals>).locals.logFields = { workspace_id: link.workspaceId };
+      if (stored.state !== 'ready')
+        return refuse(response, stored.state === 'open' ? 'exportNotReady' : 'exportFailed');
+      if (stored.expiresAt === null) return refuse(response, 'downloadExpired');
       const download = {
         taken: () => takenBy(response),
         cut: () => void response.destroy(),
       };
-      await slots.use(link.workspaceId, download, () => send(request, response, fileOfLink(found)));
+      await slots.use(link.workspaceId, download, () => send(request, response, fileOfLink(stored)));
     } catch (error) {
       if (response.headersSent) return void response.destroy();
       const isMissing = error instanceof ObjectStoreError;

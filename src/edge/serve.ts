@@ -44,14 +44,14 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
           : answerQueued(operation, admission, services)
         ).catch((error) => refusal({ error, body: admission.body }));
 
-  send(admission.known, answer);
+  send(admission.requester, answer);
   if (answer.rejected.length > 0 && 'caller' in admission)
     services.refusedObjects.note({
-      ...{ requestId, workspaceId: admission.caller.workspaceId, keyId: admission.known.keyId },
+      ...{ requestId, workspaceId: admission.caller.workspaceId, keyId: admission.requester.keyId },
       ...{ operation: operation.id, body: admission.body, rejected: answer.rejected },
     });
   const milliseconds = performance.now() - started;
-  const answered = { operation, request, requestId, answer, known: admission.known, milliseconds };
+  const answered = { operation, request, requestId, answer, requester: admission.requester, milliseconds };
   inSpanOf(request, () => record(answered, services));
 
   function refusal({ error, body }: Pick<Refused, 'error' | 'body'>): Answer {
@@ -63,7 +63,7 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
     };
   }
 
-  function send({ allowance, ...known }: Known, { reply, repeats = requestId, text }: Answer): void {
+  function send({ allowance, ...requester }: Known, { reply, repeats = requestId, text }: Answer): void {
     const { contentType } = operation;
     const typed =
       contentType === undefined || reply.body === undefined
@@ -72,7 +72,7 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
     sendJson(response, text === undefined ? typed : { ...typed, text }, {
       requestId: repeats,
       allowance,
-      owner: known.companyId ?? known.workspaceId,
+      owner: requester.companyId ?? requester.workspaceId,
       responses: services.responses,
     });
   }
@@ -103,7 +103,7 @@ interface Refused {
   error: unknown;
   /** Absent if the body has not been read. */
   body?: Record<string, Json> | undefined;
-  known: Known;
+  requester: Known;
 }
 
 /** A request before the first stage. */
@@ -122,30 +122,30 @@ async function admit(
   const { operation } = endpoint;
   const now = readClock();
   const address = clientAddress(request, services.config.TRUST_PROXY_HOPS);
-  let known: Known = {};
+  let requester: Known = {};
   let body: Record<string, Json> | undefined;
   try {
     // A result that is available already is not awaited, because awaiting costs as much as a stage.
-    const found = authenticate(operation, { request, address, now }, services);
-    const key = found instanceof Promise ? await found : found;
-    known = knownBy(key);
+    const authenticated = authenticate(operation, { request, address, now }, services);
+    const key = authenticated instanceof Promise ? await authenticated : authenticated;
+    requester = knownBy(key);
     request.arriving?.know();
     // Before the rate limit, which may query a Redis with problems and counts requests that are not refused.
     services.responses.requireRoom(key.companyId ?? key.workspaceId);
     const unwelcome = permit(operation, key) ?? shed(operation, key, services);
-    if (unwelcome) return { error: unwelcome, known };
+    if (unwelcome) return { error: unwelcome, requester };
     const taken = services.rateLimiter.take(key, operation.bucket);
     const allowance = taken instanceof Promise ? await taken : taken;
-    known = { ...known, allowance };
+    requester = { ...requester, allowance };
     if (operation.auth !== 'scim') services.authenticator.count(key, operation.bucket, allowance.allowed);
     const limited = limit(allowance, { key, bucket: operation.bucket }, services);
-    if (limited) return { error: limited, known };
+    if (limited) return { error: limited, requester };
     const turn = operation.kind === 'queued' ? services.turns.turn(key.workspaceId) : undefined;
     if (turn) await turn;
     const sent = operation.body ? await readSent(operation, request, services) : {};
     body = spelled(operation, sent);
     const invalid = validate(endpoint, body, query);
-    if (invalid) return { error: invalid, body, known };
+    if (invalid) return { error: invalid, body, requester };
     // Fingerprint the body as sent. Unknown fields are ignored when the request is applied, but a body that differs
     // in them is still a different request.
     const again = request.headers['idempotency-key'];
@@ -155,9 +155,9 @@ async function admit(
         ? undefined
         : await readIdempotencyKey(again, { ownerId, operation, params, query, body: sent });
     const caller = callerOf(key, { requestId, address, now });
-    return { request, requestId, address, caller, body, query, params, idempotencyKey, known };
+    return { request, requestId, address, caller, body, query, params, idempotencyKey, requester };
   } catch (error) {
-    return { error, body, known };
+    return { error, body, requester };
   }
 }
 
@@ -201,8 +201,8 @@ function shed(
 ): QueueUnavailable | undefined {
   if (!stores(operation)) return;
   const shard = services.queue.shardOf(workspaceId);
-  const found = services.loadShedding.overload(capacityOf(operation), { shard, workspaceId });
-  if (found) return new QueueUnavailable(found.reason, { limit: found.limit });
+  const overload = services.loadShedding.overload(capacityOf(operation), { shard, workspaceId });
+  if (overload) return new QueueUnavailable(overload.reason, { limit: overload.limit });
 }
 
 /** The capacity limit that applies to an operation. Bulk operations may fill only half of the queue. */

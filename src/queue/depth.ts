@@ -73,7 +73,7 @@ export function watchDepth(
     /** Waiting jobs of the shard that has most. */
     maxWaiting: () => Math.max(...shards.map((one) => waitingIn(one.shard))),
     /** Whether the values are current: every shard was read within the last 5 s. */
-    known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
+    isCurrent: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
     /** Jobs that wait or are active, by lane. Lanes of a shard that does not answer are omitted. */
     lanes: async () => {
       const read = await Promise.allSettled(everyLane(lanes).map(readLane));

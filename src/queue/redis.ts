@@ -297,7 +297,7 @@ export function watchMemory({ redis, layout }: QueueConnection) {
     /** The maxmemory of a shard's Redis in bytes; 0 if it is not set. */
     maxBytes: (shard: number) => shards[shard]!.most,
     /** Whether the values above are current: each Redis has a maxmemory and has reported it within the last 5 s. */
-    known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
+    isCurrent: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
   };
 }
 

@@ -134,7 +134,7 @@ describe('high-water marks', () => {
 
   test('an unknown value is shown as NaN, not as 0', async () => {
     const registry = new Registry();
-    const unknown = { name: 'depth', mark: 100, unit: 'jobs', value: () => 0, known: () => false };
+    const unknown = { name: 'depth', mark: 100, unit: 'jobs', value: () => 0, isCurrent: () => false };
     createLoadShedding([unknown], registry);
     const page = await registry.metrics();
     expect(page).toContain('penstock_web_depth_jobs Nan\n');

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { record } from '../../src/edge/reply.ts';
 
 /** The fields of a request's log line. */
-function lineOf(existing: Parameters<typeof record>[0]['known'], status = 201) {
+function lineOf(requester: Parameters<typeof record>[0]['requester'], status = 201) {
   const lines: Record<string, unknown>[] = [];
   const nothing = () => {};
   const log = { info: (fields: Record<string, unknown>) => lines.push(fields) };
@@ -13,7 +13,7 @@ function lineOf(existing: Parameters<typeof record>[0]['known'], status = 201) {
   record(
     {
       ...{ operation: { id: 'users.track', bucket: 'users.track' }, request: { headers: {} } },
-      ...{ requestId: 'request', known: existing, milliseconds: 1 },
+      ...{ requestId: 'request', requester, milliseconds: 1 },
       answer: { reply: { status, body: undefined }, accepted: 1, rejected: [] },
     } as never,
     { log, strangers: log, metrics } as never,

@@ -28,8 +28,8 @@ import { createExportMetric } from '../../workers/sync/segment-exports.ts';
 
 const zero = () => 0;
 const loads: Loads = {
-  depth: { waiting: zero, maxWaiting: zero, known: () => true },
-  memory: { usedPercent: zero, maxBytes: zero, known: () => true },
+  depth: { waiting: zero, maxWaiting: zero, isCurrent: () => true },
+  memory: { usedPercent: zero, maxBytes: zero, isCurrent: () => true },
   shares: { partOf: zero, bytesOf: zero },
   loop: { lag: zero },
   reading: { held: zero, small: { held: zero } },

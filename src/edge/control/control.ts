@@ -404,7 +404,7 @@ export function createControl(sources: ControlSources) {
       summary: 'List requests',
       description: 'Lists the last 1,000 requests, oldest first, without control requests.',
       example: { reply: { count: 0, requests: [] } },
-      handle: () => found({}),
+      handle: () => listRequests({}),
     },
     {
       id: 'dev.requests.search',
@@ -417,7 +417,7 @@ export function createControl(sources: ControlSources) {
         body: { method: 'POST', path: '/users/track', body: { events: [{ name: 'signed_up' }] } },
         reply: { count: 0, requests: [] },
       },
-      handle: (wanted: RequestMatcher) => found(wanted),
+      handle: (wanted: RequestMatcher) => listRequests(wanted),
     },
     {
       id: 'dev.requests.clear',
@@ -512,7 +512,7 @@ export function createControl(sources: ControlSources) {
     },
   ];
 
-  function found(wanted: RequestMatcher): ControlReply {
+  function listRequests(wanted: RequestMatcher): ControlReply {
     const requests = journal.find(wanted);
     return { body: { count: requests.length, requests } };
   }
@@ -529,14 +529,14 @@ export function createControl(sources: ControlSources) {
     if (request.headers.origin !== undefined)
       return { status: 403, body: { message: 'Control endpoints refuse requests with the header Origin.' } };
     const path = pathOf(request.url!);
-    const found = byTarget.get(`${request.method} ${path}`);
-    if (!found) {
+    const match = byTarget.get(`${request.method} ${path}`);
+    if (!match) {
       const isPath = endpoints.some((one) => one.path === path);
       return isPath
         ? { status: 405, body: { message: 'Method Not Allowed' } }
         : { status: 404, body: { message: `There is no control endpoint ${path}.` } };
     }
-    const { endpoint, isValid } = found;
+    const { endpoint, isValid } = match;
     const { bytes, isWhole } = await readUpTo(MAX_BODY_BYTES, request);
     if (!isWhole)
       return { status: 413, body: { message: `The body has more than ${MAX_BODY_BYTES} bytes.` } };
@@ -593,8 +593,8 @@ export function createControl(sources: ControlSources) {
     },
 
     /** Notes the rejected objects of a request. */
-    noteRejected({ requestId, operation, body, rejected: found }: RefusedObjectsOf): void {
-      for (const { type, input_array, index } of found) {
+    noteRejected({ requestId, operation, body, rejected: rejections }: RefusedObjectsOf): void {
+      for (const { type, input_array, index } of rejections) {
         if (rejected.length >= MAX_LISTED) return;
         const object = (body?.[input_array as string] as unknown[] | undefined)?.[index as number] ?? null;
         rejected.push({ request_id: requestId, operation, type, input_array, index, object });

@@ -116,11 +116,11 @@ export class Faults {
 
   /** Takes the fault that is next for a request; undefined: the request is handled as usual. */
   next(request: IncomingMessage): Fault | undefined {
-    const found = this.#faults.find((one) => applies(one, request));
-    if (!found) return undefined;
-    found.times--;
-    if (found.times <= 0) this.#faults = this.#faults.filter((one) => one !== found);
-    return found;
+    const fault = this.#faults.find((one) => applies(one, request));
+    if (!fault) return undefined;
+    fault.times--;
+    if (fault.times <= 0) this.#faults = this.#faults.filter((one) => one !== fault);
+    return fault;
   }
 
   /** Handles a request according to its fault. */
