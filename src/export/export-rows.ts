@@ -89,9 +89,9 @@ async function exportFrom(wanted: Wanted, options: ExportOptions, snapshot: Snap
   });
   if (file !== undefined && (await store.stat(file)))
     throw new ExportError(`${store.where} has a file ${file} already; name another one`);
-  const found = file === undefined ? await findUnfinished(store, wanted) : undefined;
+  const unfinished = file === undefined ? await findUnfinished(store, wanted) : undefined;
   let progress: Unfinished = {
-    ...(found ?? { ...wanted, rows: 0, rows_cut: 0, moments: [], files: [], after: source.first }),
+    ...(unfinished ?? { ...wanted, rows: 0, rows_cut: 0, moments: [], files: [], after: source.first }),
     archived_months: await archivedMonths(options.pool, wanted),
   };
   onBegin?.(progress, await source.estimate(progress.after));

@@ -86,9 +86,9 @@ const SAME = ['what', 'format', 'workspace', 'segment', 'fields', 'from', 'until
 export async function findUnfinished(store: ObjectStore, wanted: Wanted): Promise<Unfinished | undefined> {
   if (await store.stat(MANIFEST))
     throw new ExportError(`${store.where} has a whole export already (${MANIFEST}); name another place`);
-  const found = await store.stat(UNFINISHED);
-  if (!found) return undefined;
-  const unfinished = await readUnfinished(store, found.bytes);
+  const storedFile = await store.stat(UNFINISHED);
+  if (!storedFile) return undefined;
+  const unfinished = await readUnfinished(store, storedFile.bytes);
   for (const part of SAME) {
     if (JSON.stringify(wanted[part]) !== JSON.stringify(unfinished[part]))
       throw new ExportError(

@@ -70,9 +70,9 @@ function ofAll(reading: Reading): Source {
 
   async function named(states: ExportedGroupState[]): Promise<ExportedRow[]> {
     const ids = states.filter(({ kind }) => kind === 'profile').map(({ subject }) => subject);
-    const found =
+    const ownerRows =
       ids.length > 0 ? await findOwners(connection, workspaceId, { ids, definition: allUsers }) : [];
-    const owners = new Map(found.map((owner) => [owner.id, owner]));
+    const owners = new Map(ownerRows.map((owner) => [owner.id, owner]));
     return states.flatMap(({ kind, subject, groupId, state, channel }) => {
       const setting = { subscription_group_id: groupId, subscription_state: state };
       if (kind !== 'profile') return [{ [kind]: subject, ...setting }];
@@ -114,9 +114,9 @@ function ofSegment(reading: Reading): Source {
   async function* pages(after: string): AsyncGenerator<Page, void> {
     for await (const { ids, read, last } of pagesOfUsers(reading, after)) {
       const users = ids.length > 0 ? await readProfiles(connection, workspaceId, { ids, fields }) : [];
-      const found =
+      const ownerRows =
         ids.length > 0 ? await findOwners(connection, workspaceId, { ids, definition: allUsers }) : [];
-      const owners = new Map(found.map((owner) => [owner.id, owner]));
+      const owners = new Map(ownerRows.map((owner) => [owner.id, owner]));
       users.sort((one, other) => (one.id < other.id ? -1 : 1));
       const rows = users.flatMap((user) => rowsOf(user, nameOf(owners.get(user.id)!, serviceIdField)));
       yield { rows, read: read, last, cut: 0 };
