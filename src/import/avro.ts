@@ -245,11 +245,11 @@ export function readSchema(text: string): AvroType {
   function named(name: string, namespace: string): AvroType {
     const kind = plain.find((one) => one === name);
     if (kind) return { kind };
-    const found =
+    const namedType =
       typesByName.get(name.includes('.') || !namespace ? name : `${namespace}.${name}`) ??
       typesByName.get(name);
-    if (!found) throw new BrokenAvro(`its schema has no type ${name.slice(0, 100)}`);
-    return found;
+    if (!namedType) throw new BrokenAvro(`its schema has no type ${name.slice(0, 100)}`);
+    return namedType;
   }
 
   const type = read(schema, { namespace: '', depth: 0 });

@@ -96,11 +96,11 @@ export async function importFile(wanted: Wanted, context: Context, watching: Wat
  * Reads the first rows and returns the warnings about their header. @throws {ImportError} if there is no row
  */
 async function warningsOf({ input, options }: Wanted): Promise<string[]> {
-  const found: string[] = [];
+  const messages: string[] = [];
   const onRouting = ({ file, warnings }: Routing) =>
-    void found.push(...warnings.map((warning) => `${file}: ${warning}`));
+    void messages.push(...warnings.map((warning) => `${file}: ${warning}`));
   for await (const _ of mapRows({ input, options, onRouting })) break;
-  return found;
+  return messages;
 }
 
 async function importRows(
@@ -155,8 +155,8 @@ async function* untilUnchanged(rows: AsyncIterable<MappedRow[]>, input: Input): 
 
 function keyOf({ input, workspaceId, options, name }: Wanted): ImportKey {
   const { vendor = '', type } = options;
-  const known = name === undefined ? [vendor, type, input.digest.toString('hex')] : ['name', name];
-  return { workspaceId, key: createHash('sha256').update(JSON.stringify(known)).digest() };
+  const parts = name === undefined ? [vendor, type, input.digest.toString('hex')] : ['name', name];
+  return { workspaceId, key: createHash('sha256').update(JSON.stringify(parts)).digest() };
 }
 
 /**
@@ -171,8 +171,8 @@ async function begin(
   const { input, options, updateExistingOnly, name, refusedPath, isForced } = wanted;
   const reading = JSON.parse(JSON.stringify({ ...options, updateExistingOnly })) as Json;
   const { digest } = input;
-  const known = await findImport(pool, { workspaceId, key });
-  if (!isForced && !known?.finishedAt) await requireFree(refusedPath, known && input.name);
+  const existing = await findImport(pool, { workspaceId, key });
+  if (!isForced && !existing?.finishedAt) await requireFree(refusedPath, existing && input.name);
   await insertImport(pool, { workspaceId, key, id: newId(), file: input.name, digest, reading }, actor);
   const stored = await findImport(pool, { workspaceId, key });
   if (!stored) throw new ImportError(`${input.name}: the import was dropped while it was running`);

@@ -92,9 +92,9 @@ export async function* mapRows({
     }
   }
   if (passed > 0) return;
-  const found = options.layout === 'csv' ? 'a header but no rows' : 'no rows';
+  const contents = options.layout === 'csv' ? 'a header but no rows' : 'no rows';
   throw new NoRows(
-    `${input.name} has ${found}, so nothing was imported; check that the program that writes the file has finished`,
+    `${input.name} has ${contents}, so nothing was imported; check that the program that writes the file has finished`,
   );
 }
 
@@ -308,13 +308,13 @@ function refusedBy(refused: string, fields: string): Refusal {
  * @param cacheMs lifetime of the cache in milliseconds
  */
 export function createCallers(pool: Pool, workspaceId: string, cacheMs: number) {
-  let known: { at: number; caller: Omit<Caller, 'now' | 'requestId'> } | undefined;
+  let cached: { at: number; caller: Omit<Caller, 'now' | 'requestId'> } | undefined;
   return async function callerOf(requestId: string): Promise<Caller> {
     const now = Date.now();
-    if (!known || now - known.at > cacheMs) {
+    if (!cached || now - cached.at > cacheMs) {
       const { channels, blocked } = await readRules(pool, workspaceId);
       const refused = new Set(blocked);
-      known = {
+      cached = {
         at: now,
         caller: {
           workspaceId,
@@ -324,6 +324,6 @@ export function createCallers(pool: Pool, workspaceId: string, cacheMs: number) 
         },
       };
     }
-    return { ...known.caller, requestId, now };
+    return { ...cached.caller, requestId, now };
   };
 }
