@@ -41,11 +41,11 @@ export function findColumns(
   where: string,
 ): Map<KnownColumn, string> {
   const columnsByName = wireNames(serviceIdField);
-  const found = new Map<KnownColumn, string>();
+  const nameByColumn = new Map<KnownColumn, string>();
   for (const name of names) {
     const column = columnsByName.get(name.toLowerCase());
     if (!column) continue;
-    const other = found.get(column);
+    const other = nameByColumn.get(column);
     if (other !== undefined) {
       throw new SourceError(
         'config',
@@ -54,14 +54,14 @@ export function findColumns(
           : `${where}: the columns ${other} and ${name} differ only in case; rename one of them`,
       );
     }
-    found.set(column, name);
+    nameByColumn.set(column, name);
   }
-  return found;
+  return nameByColumn;
 }
 
 /** @throws {SourceError} `config` */
-export function requireUpdatedAt(found: { has(column: 'updated_at'): boolean }, where: string): void {
-  if (!found.has('updated_at')) throw new SourceError('config', `${where}: there is no column UPDATED_AT`);
+export function requireUpdatedAt(columns: { has(column: 'updated_at'): boolean }, where: string): void {
+  if (!columns.has('updated_at')) throw new SourceError('config', `${where}: there is no column UPDATED_AT`);
 }
 
 /** Maximum characters of an invalid time that are kept, which is enough to find it. */
@@ -150,20 +150,20 @@ export function checkColumns(
   columns: readonly SourceColumn[],
   serviceIdField: string,
 ): void {
-  const found = columns.map(({ name }) => name.toLowerCase());
+  const names = columns.map(({ name }) => name.toLowerCase());
   const wireName = (column: IdentifierColumn) => (column === 'service_id' ? serviceIdField : column);
   const combinations = identifiersOf(kind).map((combination) =>
     combination.map((column) => wireName(column).toLowerCase()),
   );
 
-  const known = ['updated_at', 'payload', ...combinations.flat()];
-  const duplicate = known.find((name) => found.indexOf(name) !== found.lastIndexOf(name));
+  const supported = ['updated_at', 'payload', ...combinations.flat()];
+  const duplicate = supported.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
   if (duplicate !== undefined) throw wrong(`there are several columns ${upper(duplicate)}`, columns);
-  if (!found.includes('updated_at')) throw wrong('there is no column UPDATED_AT', columns);
-  if (kind === 'deletes' && found.includes('payload'))
+  if (!names.includes('updated_at')) throw wrong('there is no column UPDATED_AT', columns);
+  if (kind === 'deletes' && names.includes('payload'))
     throw wrong('there is a column PAYLOAD, which a sync of deletes must not have', columns);
-  if (kind !== 'deletes' && !found.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
-  if (!combinations.some((combination) => combination.every((name) => found.includes(name)))) {
+  if (kind !== 'deletes' && !names.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
+  if (!combinations.some((combination) => combination.every((name) => names.includes(name)))) {
     const wanted = combinations.map((combination) => combination.map(upper).join(' with ')).join(', ');
     throw wrong(`no column has an identifier; one of ${wanted} is required`, columns);
   }

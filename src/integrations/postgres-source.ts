@@ -55,7 +55,8 @@ function toSourceError(error: unknown, where: string): SourceError {
 
 function isConfig(error: unknown): boolean {
   const code = codeOf(error);
-  if (error instanceof pg.DatabaseError) return CONFIG_CLASSES.some((known) => code.startsWith(known));
+  if (error instanceof pg.DatabaseError)
+    return CONFIG_CLASSES.some((configClass) => code.startsWith(configClass));
   return CONFIG_CODES.has(code) || code.startsWith('ERR_TLS') || TLS.test(messageOf(error));
 }
 
@@ -135,14 +136,17 @@ interface RowStatements {
  */
 function rowStatements(
   table: string,
-  { found, described }: { found: ReadonlyMap<KnownColumn, string>; described: readonly SourceColumn[] },
+  {
+    nameByColumn,
+    described,
+  }: { nameByColumn: ReadonlyMap<KnownColumn, string>; described: readonly SourceColumn[] },
   since: string | undefined,
 ): RowStatements {
   if (since !== undefined) assertCanonical(since);
-  const columnOf = (known: KnownColumn) => described.find(({ name }) => name === found.get(known))!;
+  const columnOf = (column: KnownColumn) => described.find(({ name }) => name === nameByColumn.get(column))!;
   const updatedAt = columnOf('updated_at');
   const time = timeOf(updatedAt, table);
-  const columns = [...found.keys()].filter((column) => column !== 'updated_at');
+  const columns = [...nameByColumn.keys()].filter((column) => column !== 'updated_at');
   const rows = [
     `select ${time.value} as at, left(${pg.escapeIdentifier(updatedAt.name)}::text, ${MAX_UNREADABLE}) as shown`,
     ...columns.map(
@@ -222,13 +226,13 @@ export async function openPostgres(
   /** Runs a statement that returns few rows or none. */
   async function run(statement: string, rows = 0, milliseconds = patience.answer) {
     const answer = query(statement, { rows, milliseconds });
-    const found: Row[] = [];
+    const received: Row[] = [];
     for (let next = await answer.next(); ; next = await answer.next()) {
-      if (next.done) return { rows: found, ...next.value };
+      if (next.done) return { rows: received, ...next.value };
       // A second batch means that the server sent texts which were not requested.
-      if (found.length > 0)
+      if (received.length > 0)
         throw new SourceError('failed', `${where}: the server sent more rows than requested`);
-      found.push(...next.value);
+      received.push(...next.value);
     }
   }
 
@@ -257,9 +261,9 @@ export async function openPostgres(
       await run('begin transaction isolation level repeatable read read only');
       const described = await describe();
       const names = described.map(({ name }) => name);
-      const found = findColumns(names, options.serviceIdField, definition.table);
-      requireUpdatedAt(found, definition.table);
-      const statements = rowStatements(table, { found, described }, since);
+      const nameByColumn = findColumns(names, options.serviceIdField, definition.table);
+      requireUpdatedAt(nameByColumn, definition.table);
+      const statements = rowStatements(table, { nameByColumn, described }, since);
       let milliseconds = patience.read;
       for (const statement of [statements.unreadable, statements.readable]) {
         await run(`declare penstock_rows cursor for ${statement}`, 0, milliseconds);

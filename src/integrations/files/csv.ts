@@ -37,9 +37,9 @@ export async function readHeader(file: InputFile): Promise<CsvHeader | undefined
     delimiter,
     names: parseLine(text, delimiter),
   }));
-  const found =
+  const header =
     headers.find(({ names }) => names?.some((name) => name.toLowerCase() === 'updated_at')) ?? headers[0]!;
-  const { delimiter, names } = found;
+  const { delimiter, names } = header;
   if (names?.some((name) => name.includes('\ufffd'))) {
     throw new SourceError('config', `${file.name}: the first line is not in UTF-8`);
   }

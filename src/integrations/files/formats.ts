@@ -47,17 +47,17 @@ async function partsOfCsv(
     groups.set(key, { header, files: [...group.files, file] });
   }
   return [...groups.values()].map(({ header, files }) => {
-    const found = findColumns(header.names, serviceIdField, files[0]!.name);
-    requireUpdatedAt(found, files[0]!.name);
-    const expression = (known: KnownColumn) => `c${header.names.indexOf(found.get(known)!)}`;
-    const known = [...found.keys()].filter((column) => column !== 'updated_at');
+    const nameByColumn = findColumns(header.names, serviceIdField, files[0]!.name);
+    requireUpdatedAt(nameByColumn, files[0]!.name);
+    const expression = (column: KnownColumn) => `c${header.names.indexOf(nameByColumn.get(column)!)}`;
+    const valueColumns = [...nameByColumn.keys()].filter((column) => column !== 'updated_at');
     return {
       columns: header.names.map((name) => ({ name, type: 'text' })),
       from: readCsv(files, header, SKIP_REJECTS),
       fromKeeping: readCsv(files, header, KEEP_REJECTS),
       at: timeOfText(expression('updated_at')),
       shown: expression('updated_at'),
-      values: new Map(known.map((column) => [column, expression(column)])),
+      values: new Map(valueColumns.map((column) => [column, expression(column)])),
     };
   });
 }
@@ -108,24 +108,24 @@ async function partsOfNdjson(
      from (${objects(readLines(files, SKIP_REJECTS), '')}) where object is not null`,
   );
   const spellings = reader.getRowsJson().map(([names]) => names as string[]);
-  const found = new Map<KnownColumn, Set<string>>();
+  const namesByColumn = new Map<KnownColumn, Set<string>>();
   for (const names of spellings) {
     for (const [column, name] of findColumns(names, serviceIdField, nameAll(files))) {
-      found.set(column, (found.get(column) ?? new Set()).add(name));
+      namesByColumn.set(column, (namesByColumn.get(column) ?? new Set()).add(name));
     }
   }
-  if (spellings.length > 0) requireUpdatedAt(found, nameAll(files));
+  if (spellings.length > 0) requireUpdatedAt(namesByColumn, nameAll(files));
   const expression = (column: KnownColumn) =>
-    `coalesce(${[...(found.get(column) ?? []), 'x'].map((name) => `object ->> ${literal(name)}`).join(', ')})`;
-  const known = [...found.keys()].filter((column) => column !== 'updated_at');
+    `coalesce(${[...(namesByColumn.get(column) ?? []), 'x'].map((name) => `object ->> ${literal(name)}`).join(', ')})`;
+  const valueColumns = [...namesByColumn.keys()].filter((column) => column !== 'updated_at');
   return [
     {
-      columns: [...found.values()].map(([name]) => ({ name: name!, type: 'json' })),
+      columns: [...namesByColumn.values()].map(([name]) => ({ name: name!, type: 'json' })),
       from: `(${objects(readLines(files, SKIP_REJECTS), ', line, filename')})`,
       fromKeeping: `(${objects(readLines(files, KEEP_REJECTS), ', line, filename')})`,
       at: timeOfText(expression('updated_at')),
       shown: `case when object is null then filename || ': no JSON object: ' || line else ${expression('updated_at')} end`,
-      values: new Map(known.map((column) => [column, expression(column)])),
+      values: new Map(valueColumns.map((column) => [column, expression(column)])),
     },
   ];
 }
@@ -168,21 +168,21 @@ async function partsOfParquet(
   const list = `[${files.map(({ path }) => literal(path)).join(', ')}]`;
   for (const file of files) {
     await refuseBrotli(connection, file);
-    const found = findColumns(await topLevelNames(connection, file), serviceIdField, file.name);
-    requireUpdatedAt(found, file.name);
+    const fileColumns = findColumns(await topLevelNames(connection, file), serviceIdField, file.name);
+    requireUpdatedAt(fileColumns, file.name);
   }
   // Old writers do not mark binary columns as text.
   const from = `read_parquet(${list}, union_by_name = true, binary_as_string = true)`;
   const described = (await connection.runAndReadAll(`describe select * from ${from}`)).getRowsJson();
   const columns = described.map(([name, type]) => ({ name: String(name), type: String(type) }));
   const where = files[0]!.name;
-  const found = findColumns(
+  const nameByColumn = findColumns(
     columns.map(({ name }) => name),
     serviceIdField,
     where,
   );
-  const columnOf = (known: KnownColumn) => columns.find(({ name }) => name === found.get(known))!;
-  const known = [...found.keys()].filter((column) => column !== 'updated_at');
+  const columnOf = (column: KnownColumn) => columns.find(({ name }) => name === nameByColumn.get(column))!;
+  const valueColumns = [...nameByColumn.keys()].filter((column) => column !== 'updated_at');
   const updatedAt = columnOf('updated_at');
   return [
     {
@@ -191,7 +191,7 @@ async function partsOfParquet(
       fromKeeping: from,
       at: timeOf(updatedAt, where),
       shown: `${identifier(updatedAt.name)}::varchar`,
-      values: new Map(known.map((column) => [column, asText(columnOf(column))])),
+      values: new Map(valueColumns.map((column) => [column, asText(columnOf(column))])),
     },
   ];
 }

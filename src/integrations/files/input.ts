@@ -56,9 +56,9 @@ async function check(
   handle: FileHandle,
   { root, target, name }: Pick<Inside, 'root' | 'target' | 'name'>,
 ): Promise<{ size: number; nlink: number; uid: number }> {
-  const found = await handle.stat();
+  const stats = await handle.stat();
   const currentPath = await pathOfOpened(handle, target);
-  if (found.isFile() && currentPath?.startsWith(root + path.sep)) return found;
+  if (stats.isFile() && currentPath?.startsWith(root + path.sep)) return stats;
   throw exchangedWhile(name);
 }
 
@@ -136,15 +136,15 @@ export async function copyFiles(
   scratch: Scratch,
   signal?: AbortSignal,
 ): Promise<InputFile[]> {
-  const { root, owner, found } = await findFiles(definition);
-  if (found.length === 0) {
+  const { root, owner, files } = await findFiles(definition);
+  if (files.length === 0) {
     throw new SourceError(
       'config',
       `${definition.path}: no file of the format ${definition.format} was found (${endings[definition.format].join(', ')})`,
     );
   }
   const copies: InputFile[] = [];
-  for (const { name, target } of found) {
+  for (const { name, target } of files) {
     signal?.throwIfAborted();
     const to = inputPath(scratch, copies.length, definition.format);
     const opened = await openInside({ root, owner, target, name });
@@ -200,7 +200,7 @@ async function copy({ handle, bytes }: OpenedFile, { scratch, ...copying }: Copy
 interface Found {
   root: string;
   owner: number;
-  found: { name: string; target: string }[];
+  files: { name: string; target: string }[];
 }
 
 async function findFiles({ path: given, format }: FolderDefinition): Promise<Found> {
@@ -216,15 +216,15 @@ async function findFiles({ path: given, format }: FolderDefinition): Promise<Fou
         `${given}: there are more than ${MAX_FILES} files of the format ${format}`,
       );
     }
-    const found = [];
+    const files = [];
     for (const name of names) {
       const target = await realpath(path.join(real, name)).catch(() => undefined);
       if (!target?.startsWith(real + path.sep)) continue;
       // Open regular files only, because opening a device may have an effect.
       if (!(await lstat(target).catch(() => undefined))?.isFile()) continue;
-      found.push({ name: path.join(given, name), target });
+      files.push({ name: path.join(given, name), target });
     }
-    return { root: real, owner: (await stat(real)).uid, found };
+    return { root: real, owner: (await stat(real)).uid, files };
   } catch (error) {
     if (error instanceof SourceError) throw error;
     const { code } = error as NodeJS.ErrnoException;
@@ -246,7 +246,7 @@ async function findOne(given: string, target: string): Promise<Found> {
   }
   if (!(await stat(target)).isFile())
     throw new SourceError('config', `${given} is neither a file nor a folder`);
-  return { root, owner: (await stat(root)).uid, found: [{ name: given, target }] };
+  return { root, owner: (await stat(root)).uid, files: [{ name: given, target }] };
 }
 
 async function namesIn(root: string, given: string): Promise<string[]> {

@@ -87,7 +87,7 @@ export function nameAll(files: readonly InputFile[]): string {
 
 /** Replaces paths in a text by the names that the owner knows. */
 export function withNames(text: string, files: readonly InputFile[]): string {
-  return files.reduce((known, { name, path }) => known.replaceAll(path, () => name), text);
+  return files.reduce((replaced, { name, path }) => replaced.replaceAll(path, () => name), text);
 }
 
 /**
