@@ -34,7 +34,7 @@ export async function lockDataDir(dataDir: string, log: Log): Promise<() => Prom
   const result = await until(() => listenOrFindOwner(file), {
     every: POLL_MS,
     deadline: Date.now() + OWNER_WAIT_MS,
-    isSo: (found) => typeof found !== 'string',
+    isSo: (outcome) => typeof outcome !== 'string',
     inVain(owner) {
       if (!isLogged)
         log.warn(`waiting for another ${START_COMMAND} (process ${owner}) on ${dataDir} to stop`);
@@ -225,8 +225,8 @@ function succeeds(command: string[], ids: object = {}): boolean {
 }
 
 function ownerOf(folder: string): Ids | undefined {
-  const found = statSync(folder, { throwIfNoEntry: false });
-  return found && found.uid !== 0 ? { uid: found.uid, gid: found.gid } : undefined;
+  const stats = statSync(folder, { throwIfNoEntry: false });
+  return stats && stats.uid !== 0 ? { uid: stats.uid, gid: stats.gid } : undefined;
 }
 
 function idsOf(user: string): Ids | undefined {

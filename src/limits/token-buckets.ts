@@ -210,8 +210,8 @@ export function createKeptTokenBuckets({
   }
 
   async function restore(key: string): Promise<void> {
-    const found = await findTokenBucket(pool, { ...split(key), counter });
-    if (found) memory.restore(key, { tokens: found.tokens, at: found.at.getTime() });
+    const stored = await findTokenBucket(pool, { ...split(key), counter });
+    if (stored) memory.restore(key, { tokens: stored.tokens, at: stored.at.getTime() });
   }
 
   /**

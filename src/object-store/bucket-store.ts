@@ -175,8 +175,8 @@ export function openBucketStore(
     get,
     async stat(key) {
       try {
-        const found = await request(key, client.send(new HeadObjectCommand(addressOf(key))));
-        return { key, bytes: found.ContentLength ?? 0, modifiedAt: found.LastModified ?? new Date(0) };
+        const head = await request(key, client.send(new HeadObjectCommand(addressOf(key))));
+        return { key, bytes: head.ContentLength ?? 0, modifiedAt: head.LastModified ?? new Date(0) };
       } catch (error) {
         if (error instanceof ObjectStoreError && error.reason === 'missing') return undefined;
         throw error;

@@ -60,8 +60,8 @@ export function openFolderStore(folder: string): ObjectStore {
     });
     for (const name of left) {
       const file = path.join(unfinished, name);
-      const found = await stat(file).catch(() => undefined);
-      if (found && found.mtimeMs < Date.now() - ABANDONED_AFTER_MS) await rm(file, { force: true });
+      const stats = await stat(file).catch(() => undefined);
+      if (stats && stats.mtimeMs < Date.now() - ABANDONED_AFTER_MS) await rm(file, { force: true });
     }
   }
 
@@ -130,8 +130,8 @@ export function openFolderStore(folder: string): ObjectStore {
   async function statObject(key: string): Promise<StoredObject | undefined> {
     const name = pathOf(key);
     try {
-      const found = await inWords(stat(name), { name, doing: 'read' });
-      return found.isFile() ? { key, bytes: found.size, modifiedAt: found.mtime } : undefined;
+      const stats = await inWords(stat(name), { name, doing: 'read' });
+      return stats.isFile() ? { key, bytes: stats.size, modifiedAt: stats.mtime } : undefined;
     } catch (error) {
       if (error instanceof ObjectStoreError && error.reason === 'missing') return undefined;
       throw error;
@@ -141,13 +141,13 @@ export function openFolderStore(folder: string): ObjectStore {
   /** Yields keys in order. Only the entries of one folder per level are in memory. */
   async function* keysUnder(parent: string, prefix: string, after: string): AsyncGenerator<string> {
     const name = path.join(root, parent);
-    const found = await inWords(readdir(name, { withFileTypes: true }), { name, doing: 'listed' }).catch(
+    const entries = await inWords(readdir(name, { withFileTypes: true }), { name, doing: 'listed' }).catch(
       (error: ObjectStoreError) => {
         if (error.reason === 'missing') return [];
         throw error;
       },
     );
-    const keys = found
+    const keys = entries
       .filter((entry) => !entry.name.startsWith('.') && (entry.isFile() || entry.isDirectory()))
       .map((entry: Dirent) => `${parent}${entry.name}${entry.isDirectory() ? '/' : ''}`)
       .sort();
@@ -173,8 +173,8 @@ export function openFolderStore(folder: string): ObjectStore {
       for await (const key of keysUnder(parent, prefix, after)) {
         if (objects.length === maxObjects) return { objects, next: objects.at(-1)!.key };
         // The object may have been removed meanwhile.
-        const found = await statObject(key);
-        if (found) objects.push(found);
+        const object = await statObject(key);
+        if (object) objects.push(object);
       }
       return { objects, next: null };
     },
@@ -236,8 +236,8 @@ export function inWords<T>(
 ): Promise<T> {
   return doing.catch((error: NodeJS.ErrnoException) => {
     const isMissingFolder = verb === 'written' && error.code === 'ENOENT';
-    const known = isMissingFolder ? FOLDER_NOT_CREATED : reasons[error.code ?? ''];
-    const [reason, words] = known ?? ['failed', error.message];
+    const explanation = isMissingFolder ? FOLDER_NOT_CREATED : reasons[error.code ?? ''];
+    const [reason, words] = explanation ?? ['failed', error.message];
     const code = error.code && reason !== 'failed' ? ` (${error.code})` : '';
     throw new ObjectStoreError(reason, `${name} cannot be ${verb}: ${words}${code}`, { cause: error });
   });
