@@ -55,10 +55,10 @@ export function customAttributesGet(): DirectOperation {
 
     async handle({ workspaceId }, { query }, { database }) {
       const after = readCursor(query, PATH);
-      const found = await listAttributeNames(database.pool, workspaceId, { after, limit: PAGE + 1 });
+      const rows = await listAttributeNames(database.pool, workspaceId, { after, limit: PAGE + 1 });
       const { page, headers } = pageOf(
         PATH,
-        found.map(({ name, types }) => describe(name, namesOfTypes(types))),
+        rows.map(({ name, types }) => describe(name, namesOfTypes(types))),
       );
       return { status: 200, body: { attributes: page, message: 'success' }, headers };
     },

@@ -31,8 +31,8 @@ export function emailHardBounces(): DirectOperation {
 
     async handle({ workspaceId }, { query }, { database }) {
       const page = readPage(query, 'unless-email');
-      const found = await listEmails(database.pool, workspaceId, { list: 'hard_bounced', ...page });
-      const emails = found.map(({ email, since }) => ({ email, hard_bounced_at: since }));
+      const rows = await listEmails(database.pool, workspaceId, { list: 'hard_bounced', ...page });
+      const emails = rows.map(({ email, since }) => ({ email, hard_bounced_at: since }));
       return { status: 200, body: { emails, message: 'success' } };
     },
   };

@@ -31,8 +31,8 @@ export function emailUnsubscribe(): DirectOperation {
 
     async handle({ workspaceId }, { query }, { database }) {
       const page = readPage(query, 'always');
-      const found = await listEmails(database.pool, workspaceId, { list: 'unsubscribed', ...page });
-      const emails = found.map(({ email, since }) => ({ email, unsubscribed_at: since }));
+      const rows = await listEmails(database.pool, workspaceId, { list: 'unsubscribed', ...page });
+      const emails = rows.map(({ email, since }) => ({ email, unsubscribed_at: since }));
       return { status: 200, body: { emails, message: 'success' } };
     },
   };

@@ -60,11 +60,11 @@ export function scimUsersList(): DirectOperation {
       const project = readProjection(input.query);
       const page = readPage(input.query);
       const condition = filter === undefined ? undefined : readFilter(filter as string);
-      const found = await findAccounts(pool, companyOf(caller), { condition, ...page }).catch((error) => {
+      const matches = await findAccounts(pool, companyOf(caller), { condition, ...page }).catch((error) => {
         throw error instanceof SearchTooLong ? new ScimError('scimTooMany', 'tooMany') : error;
       });
       const accounts = await prisma.account.findMany({
-        where: { id: { in: found.page.map(({ id }) => id) } },
+        where: { id: { in: matches.page.map(({ id }) => id) } },
         orderBy: { position: 'asc' },
       });
       const names = await readNames(prisma, accounts);
@@ -78,10 +78,10 @@ export function scimUsersList(): DirectOperation {
         status: 200,
         body: {
           schemas: [LIST_RESPONSE],
-          totalResults: found.total,
+          totalResults: matches.total,
           ...(page.after === undefined && { startIndex: page.skip + 1 }),
           itemsPerPage: Resources.length,
-          ...nextCursor(page, found),
+          ...nextCursor(page, matches),
           Resources,
         },
       };

@@ -80,12 +80,12 @@ export const segmentsList = (): DirectOperation => ({
   async handle({ workspaceId }, { query }, { database }) {
     const page = readWholeNumber(query, 'page', { from: 0, to: LAST_PAGE, otherwise: 0 });
     const newest = query.sort_direction === 'desc';
-    const found = await listSegments(database, workspaceId, {
+    const rows = await listSegments(database, workspaceId, {
       newest,
       limit: PAGE,
       offset: page * PAGE,
     });
-    const segments = found.map((segment) => ({ ...segment, analytics_tracking_enabled: false, tags: [] }));
+    const segments = rows.map((segment) => ({ ...segment, analytics_tracking_enabled: false, tags: [] }));
     return { status: 200, body: { segments, message: 'success' } };
   },
 });

@@ -81,8 +81,8 @@ export const smsInvalidPhoneNumbers = (): DirectOperation => ({
   },
 
   async handle({ workspaceId }, { query }, { database }) {
-    const found = await listInvalidNumbers(database.pool, workspaceId, readPage(query));
-    const sms = found.map(({ phone: number, detectedAt, reason }) => ({
+    const rows = await listInvalidNumbers(database.pool, workspaceId, readPage(query));
+    const sms = rows.map(({ phone: number, detectedAt, reason }) => ({
       ...{ phone: number, invalid_detected_at: detectedAt, reason },
     }));
     return { status: 200, body: { sms, message: 'success' } };

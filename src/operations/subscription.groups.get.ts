@@ -89,9 +89,11 @@ export function subscriptionGroupsGet(): DirectOperation {
       const limit = readWholeNumber(query, 'limit', { from: 1, to: MAX_USERS, otherwise: MAX_USERS });
       const offset = readOffset(query);
       const member = kind === 'external_id' ? 'externalId' : kind;
-      const wanted = names.flatMap(({ key }, place) => (key === undefined ? [] : [{ place, [member]: key }]));
-      const found = await findExported(database.pool, workspaceId, wanted);
-      const ids = [...new Set(found.map(({ id }) => id))];
+      const wanted = names.flatMap(({ key }, index) =>
+        key === undefined ? [] : [{ place: index, [member]: key }],
+      );
+      const matches = await findExported(database.pool, workspaceId, wanted);
+      const ids = [...new Set(matches.map(({ id }) => id))];
       const page = ids.slice(offset, offset + limit);
       const stored = await readProfiles(database.pool, workspaceId, {
         ids: page,

@@ -88,7 +88,7 @@ async function readStates(
   { kind, names }: StateQuery,
 ): Promise<Map<string, string>> {
   const valid = names.flatMap(({ sent, key }) => (key === undefined ? [] : [{ sent, key }]));
-  const found =
+  const rows =
     kind === 'external_id'
       ? await readUserStates(pool, group, valid)
       : await readAddressStates(
@@ -96,7 +96,7 @@ async function readStates(
           { workspaceId: group.workspaceId, groupId: group.id, kind },
           valid.map(({ key }) => key),
         );
-  const states = new Map(found.map(({ name, state }) => [name, state]));
+  const states = new Map(rows.map(({ name, state }) => [name, state]));
   return new Map(
     valid.flatMap(({ sent, key }) => {
       const state = states.get(key);
@@ -111,7 +111,7 @@ async function readUserStates(
   { workspaceId, id, channel }: Group,
   names: { key: string }[],
 ): Promise<{ name: string; state: string }[]> {
-  const wanted = names.map(({ key }, place) => ({ place, externalId: key }));
+  const wanted = names.map(({ key }, index) => ({ place: index, externalId: key }));
   const users = await findExported(pool, workspaceId, wanted);
   const address = channel === 'email' ? 'email' : 'phone';
   const states = await readProfileStates(

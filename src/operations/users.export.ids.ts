@@ -47,12 +47,12 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     async handle({ workspaceId }, { body }, { database }) {
       const named = readNamedUsers(body, serviceIdField);
       const shown = chooseFields(fields, body.fields_to_export);
-      const wanted = named.flatMap(({ key }, place) => (key ? [{ place, ...key }] : []));
-      const found = await findExported(database.pool, workspaceId, wanted);
-      const ids = [...new Set(found.map(({ id }) => id))];
+      const wanted = named.flatMap(({ key }, index) => (key ? [{ place: index, ...key }] : []));
+      const matches = await findExported(database.pool, workspaceId, wanted);
+      const ids = [...new Set(matches.map(({ id }) => id))];
       const names = shown.map(([name]) => name);
       const pages = readUsers(database.pool, workspaceId, { ids, fields: names });
-      return { status: 201, body: undefined, parts: encodeReply(pages, { named, found, shown }) };
+      return { status: 201, body: undefined, parts: encodeReply(pages, { named, matches, shown }) };
     },
   };
 }
@@ -60,7 +60,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
 /** Generates the JSON text of the answer, user by user. */
 async function* encodeReply(
   pages: AsyncIterable<StoredUser[]>,
-  { named, found, shown }: { named: NamedUser[]; found: Found[]; shown: [string, UserField][] },
+  { named, matches, shown }: { named: NamedUser[]; matches: Found[]; shown: [string, UserField][] },
 ): AsyncGenerator<string> {
   const ids = new Set<string>();
   yield '{"users":[';
@@ -71,7 +71,7 @@ async function* encodeReply(
     }
   const invalid = unknown(
     named,
-    found.filter(({ id }) => ids.has(id)),
+    matches.filter(({ id }) => ids.has(id)),
   );
   if (invalid.length > 0) yield `],"invalid_user_ids":${JSON.stringify(invalid)},"message":"success"}`;
   else yield '],"message":"success"}';
@@ -90,9 +90,9 @@ function chooseFields(fields: Record<string, UserField>, given: Json | undefined
 }
 
 /** Returns the identifiers that matched no user, as sent and without duplicates. */
-function unknown(named: NamedUser[], found: { place: number }[]): string[] {
-  const foundIndexes = new Set(found.map(({ place }) => place));
-  return [...new Set(named.filter((_, place) => !foundIndexes.has(place)).map(({ sent }) => sent))];
+function unknown(named: NamedUser[], matches: { place: number }[]): string[] {
+  const foundIndexes = new Set(matches.map(({ place }) => place));
+  return [...new Set(named.filter((_, index) => !foundIndexes.has(index)).map(({ sent }) => sent))];
 }
 
 function bodySchema(serviceIdField: string, fields: string[]): Schema {

@@ -79,9 +79,9 @@ async function readUser(
 ): Promise<Record<string, Json> | undefined> {
   // An import of push tokens names no user.
   if (!object.identifier) return undefined;
-  const [found] = await findExported(pool, workspaceId, [wantedOf(object.identifier)]);
-  if (!found) return undefined;
-  const [user] = await readProfiles(pool, workspaceId, { ids: [found.id], fields: [FIELDS[object.kind]] });
+  const [match] = await findExported(pool, workspaceId, [wantedOf(object.identifier)]);
+  if (!match) return undefined;
+  const [user] = await readProfiles(pool, workspaceId, { ids: [match.id], fields: [FIELDS[object.kind]] });
   return user && { ...shownOf(object.identifier, serviceIdField), ...effectOf(object, user) };
 }
 

@@ -185,8 +185,8 @@ export function listing(
     async handle({ workspaceId }, { query }, { database }) {
       const page = readWholeNumber(query, 'page', { from: 0, to: LAST_PAGE, otherwise: 0 });
       const wanted = { kind, limit: PAGE, offset: page * PAGE, after: '' } as const;
-      const found = await listNames(database.pool, workspaceId, wanted);
-      return { status: 200, body: { [member]: found, message: 'success' } };
+      const pageNames = await listNames(database.pool, workspaceId, wanted);
+      return { status: 200, body: { [member]: pageNames, message: 'success' } };
     },
   };
 }

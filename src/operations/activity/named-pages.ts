@@ -20,13 +20,13 @@ export function readCursor({ cursor }: Record<string, Json>, path: string): stri
   return name;
 }
 
-/** Cuts `found` to one page and links the next page. If there is a next page, `found` has PAGE + 1 elements. */
+/** Cuts `items` to one page and links the next page. If there is a next page, `items` has PAGE + 1 elements. */
 export function pageOf<T extends { name: string }>(
   path: string,
-  found: T[],
+  items: T[],
 ): { page: T[]; headers: Record<string, string> } {
-  const page = found.slice(0, PAGE);
-  if (found.length <= PAGE) return { page, headers: {} };
+  const page = items.slice(0, PAGE);
+  if (items.length <= PAGE) return { page, headers: {} };
   return { page, headers: { Link: `<${path}?cursor=${cursorOf(path, page.at(-1)!.name)}>; rel="next"` } };
 }
 

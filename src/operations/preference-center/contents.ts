@@ -64,11 +64,11 @@ async function tryTemplate(
   const problem = formProblem(page, sampleView.submitUrl);
   if (problem !== undefined) throw new BadRequest(invalid(field, problem));
   if (groups.length === 0) return;
-  const found = await prisma.subscriptionGroup.findMany({
+  const rows = await prisma.subscriptionGroup.findMany({
     where: { workspaceId, id: { in: groups } },
     select: { id: true },
   });
-  const existing = new Set(found.map(({ id }) => id));
+  const existing = new Set(rows.map(({ id }) => id));
   const unknown = groups.filter((id) => !existing.has(id));
   if (unknown.length > 0) {
     throw new BadRequest(invalid(field, `there is no subscription group ${unknown.join(', ')}`));

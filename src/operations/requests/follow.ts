@@ -142,10 +142,10 @@ export async function followRequest(
 
   async function readLedger(): Promise<void> {
     const from = millisecondsOf(requestId);
-    const found = await readTraces(from, from + USUAL_DELAY_MS);
+    const envelopeIds = await readTraces(from, from + USUAL_DELAY_MS);
     // All envelopes of a request are created at about the same time, but this range may end between two of them.
-    const last = Math.max(...found.map(millisecondsOf));
-    const end = found.length > 0 ? last + USUAL_DELAY_MS : from + MAX_DELAY_MS;
+    const last = Math.max(...envelopeIds.map(millisecondsOf));
+    const end = envelopeIds.length > 0 ? last + USUAL_DELAY_MS : from + MAX_DELAY_MS;
     if (end > from + USUAL_DELAY_MS) await readTraces(from + USUAL_DELAY_MS, end);
   }
 

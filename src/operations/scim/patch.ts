@@ -78,15 +78,15 @@ function readBrackets(text: string, attribute: Attribute, { path, field }: PathS
 /** Finds the attributes along a plain path, for example `name.givenName`. Returns undefined if one does not exist. */
 export function findByPath(path: string): Step[] | undefined {
   // A name may be as long as the body, while the deepest path has four parts.
-  const found: Step[] = [];
+  const steps: Step[] = [];
   if (path.length > MAX_PATH_LENGTH) return undefined;
   for (const name of withoutUrn(path, USER).split('.')) {
-    const among = found.length === 0 ? allAttributes : found.at(-1)!.attribute.subAttributes;
+    const among = steps.length === 0 ? allAttributes : steps.at(-1)!.attribute.subAttributes;
     const attribute = findAttribute(among, name);
     if (!attribute) return undefined;
-    found.push({ attribute });
+    steps.push({ attribute });
   }
-  return found;
+  return steps;
 }
 
 const MAX_OPERATIONS = 100;

@@ -102,13 +102,13 @@ export function readProjection(query: Record<string, Json>): (resource: Member) 
 function readNamed(list: string): NamedAttributes {
   const named: NamedAttributes = new Map();
   for (const path of list.split(',')) {
-    const found = findByPath(path.trim()) ?? [];
+    const steps = findByPath(path.trim()) ?? [];
     let here: NamedAttributes = named;
-    for (const [depth, { attribute }] of found.entries()) {
+    for (const [depth, { attribute }] of steps.entries()) {
       const before = here.get(attribute.name);
       // The whole attribute was named before, which includes its sub-attributes.
       if (before === 'whole') break;
-      const part: NamedAttributes | 'whole' = depth === found.length - 1 ? 'whole' : (before ?? new Map());
+      const part: NamedAttributes | 'whole' = depth === steps.length - 1 ? 'whole' : (before ?? new Map());
       here.set(attribute.name, part);
       if (part === 'whole') break;
       here = part;

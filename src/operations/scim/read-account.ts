@@ -111,15 +111,15 @@ function finder(rows: NamedRow[], field: string, noun: string) {
   return ({ name, id }: Named, path: string): NamedRow => {
     if (name === undefined && id === undefined)
       throw invalid(`'${path}' is not valid: it needs ${field}Name or ${field}Id`);
-    const found = id === undefined ? byName.get(name!) : byId.get(id.toLowerCase());
-    if (!found) {
+    const entry = id === undefined ? byName.get(name!) : byId.get(id.toLowerCase());
+    if (!entry) {
       const what = id === undefined ? `name '${name}'` : `id '${id}'`;
       throw invalid(`'${path}' is not valid: no ${noun} has the ${what}`);
     }
-    if (name !== undefined && found.name !== name) {
+    if (name !== undefined && entry.name !== name) {
       throw invalid(`'${path}' is not valid: the ${noun} '${id}' does not have the name '${name}'`);
     }
-    return found;
+    return entry;
   };
 }
 

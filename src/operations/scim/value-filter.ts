@@ -106,15 +106,15 @@ const comparisons: Record<Operator, (text: string, wanted: string) => boolean> =
  * @throws {FilterError} if an attribute does not exist
  */
 function resolve(path: string, among: Attribute[]): Attribute[] {
-  const found: Attribute[] = [];
+  const resolved: Attribute[] = [];
   let attributes: Attribute[] | undefined = among;
   for (const name of path.split('.')) {
     const attribute = findAttribute(attributes, name);
     if (!attribute) throw new FilterError(`The attribute '${path}' does not exist.`);
-    found.push(attribute);
+    resolved.push(attribute);
     attributes = attribute.subAttributes;
   }
-  return found;
+  return resolved;
 }
 
 const last = (attributes: Attribute[]): Attribute => attributes.at(-1)!;
