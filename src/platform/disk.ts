@@ -10,7 +10,7 @@ export interface Disk {
 
 /** Reads the disk of a folder; undefined if the folder does not exist or its file system reports no size. */
 export async function readDisk(name: Disk['name'], path: string): Promise<Disk | undefined> {
-  const found = await statfs(path).catch(() => undefined);
-  if (!found || found.blocks === 0) return undefined;
-  return { name, path, freeBytes: found.bavail * found.bsize, sizeBytes: found.blocks * found.bsize };
+  const stats = await statfs(path).catch(() => undefined);
+  if (!stats || stats.blocks === 0) return undefined;
+  return { name, path, freeBytes: stats.bavail * stats.bsize, sizeBytes: stats.blocks * stats.bsize };
 }

@@ -153,8 +153,8 @@ export function scratchFolders(purpose: string): ScratchFolders {
 }
 
 async function isAbandoned(folder: string): Promise<boolean> {
-  const found = await stat(folder).catch(() => undefined);
-  return found !== undefined && found.mtimeMs < Date.now() - ABANDONED_AFTER_MS;
+  const stats = await stat(folder).catch(() => undefined);
+  return stats !== undefined && stats.mtimeMs < Date.now() - ABANDONED_AFTER_MS;
 }
 
 /** Reads bytes at an offset of a file. At the end of the file, fewer bytes are returned. */

@@ -82,7 +82,7 @@ export function reachOfSources(settings: AddressSettings): Reach {
 type Resolver = (
   host: string,
   options: LookupOptions & { all: true },
-  answer: (error: Error | null, found: LookupAddress[]) => void,
+  answer: (error: Error | null, addresses: LookupAddress[]) => void,
 ) => void;
 
 /**
@@ -122,11 +122,11 @@ export function createReach(
 
   return {
     lookup(host, options, callback) {
-      resolver(host, { ...options, all: true }, (error, found) => {
+      resolver(host, { ...options, all: true }, (error, addresses) => {
         if (error) return callback(error, '', 0);
-        const reached = found.filter(({ address }) => !isRefused(address));
+        const reached = addresses.filter(({ address }) => !isRefused(address));
         const [first] = reached;
-        if (!first) return callback(refusalOf(host, found[0]?.address ?? 'nowhere'), '', 0);
+        if (!first) return callback(refusalOf(host, addresses[0]?.address ?? 'nowhere'), '', 0);
         if (options.all) callback(null, reached);
         else callback(null, first.address, first.family);
       });
@@ -136,10 +136,10 @@ export function createReach(
       if (isIP(address) !== 0 && isRefused(address)) throw refusalOf(address, address);
     },
     async requireWhollyAllowed(host) {
-      const found = await new Promise<LookupAddress[]>((resolve, reject) => {
+      const addresses = await new Promise<LookupAddress[]>((resolve, reject) => {
         resolver(host, { all: true }, (error, all) => (error ? reject(error) : resolve(all)));
       });
-      const refusedOne = found.find(({ address }) => isRefused(address));
+      const refusedOne = addresses.find(({ address }) => isRefused(address));
       if (refusedOne) throw refusalOf(host, refusedOne.address);
     },
   };

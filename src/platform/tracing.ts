@@ -76,17 +76,17 @@ export function traceRequests<Request extends IncomingMessage>(
   return (request, response) => {
     if (PROBES.has(request.url ?? '')) return handle(request, response);
     const { method = '', headers } = request;
-    const known = METHODS.has(method) ? method : '_OTHER';
-    const span = sdk.begin(known === '_OTHER' ? 'HTTP' : known, {
+    const methodName = METHODS.has(method) ? method : '_OTHER';
+    const span = sdk.begin(methodName === '_OTHER' ? 'HTTP' : methodName, {
       kind: 'SERVER',
       parent: headers.traceparent as string | undefined,
     });
     if (span.isRecording()) {
-      span.setAttribute('http.request.method', known);
+      span.setAttribute('http.request.method', methodName);
       response.once('close', () => {
         const { statusCode, headersSent } = response;
         const { route, baseUrl = '' } = request as Routed;
-        if (typeof route?.path === 'string') nameRoute(span, known, `${baseUrl}${route.path}`);
+        if (typeof route?.path === 'string') nameRoute(span, methodName, `${baseUrl}${route.path}`);
         if (headersSent) span.setAttribute('http.response.status_code', statusCode);
         if (!headersSent) sdk.failSpan(span, 'closed');
         else if (statusCode >= 500) sdk.failSpan(span, String(statusCode));

@@ -49,8 +49,8 @@ export function translateUserNames(template: string): Translated {
     position = markup.end;
     if (!/^\{%-?\s*raw\s*-?%\}$/.test(markup.text)) continue;
     ENDRAW.lastIndex = position;
-    const found = ENDRAW.exec(template);
-    const end = found ? found.index : template.length;
+    const match = ENDRAW.exec(template);
+    const end = match ? match.index : template.length;
     text += template.slice(position, end);
     position = end;
   }

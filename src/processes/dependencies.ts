@@ -136,20 +136,20 @@ export function watchDependencies({
     causes(await findLacking(hasTables, connection, { pings, patience: PATIENCE_MS }));
 
   async function checkRepeatedly(): Promise<void> {
-    const found = await check();
-    const refusal = found.find((one) => one.refusal)?.refusal;
+    const missing = await check();
+    const refusal = missing.find((one) => one.refusal)?.refusal;
     if (refusal && !stopped) {
       log.fatal(refusal.message);
       exit();
     }
     // A single failed check may be caused by a connection that is just being opened, or by a busy event loop.
-    const confirmed = found.filter(({ name }) => lacking.some((one) => one.name === name));
-    const isUnconfirmed = confirmed.length < found.length;
-    lacking = found;
+    const confirmed = missing.filter(({ name }) => lacking.some((one) => one.name === name));
+    const isUnconfirmed = confirmed.length < missing.length;
+    lacking = missing;
     noteSince(confirmed);
     if (stopped) return;
     logChanges(confirmed, performance.now());
-    if (found.length === 0) {
+    if (missing.length === 0) {
       wasComplete = true;
       isComplete();
     }

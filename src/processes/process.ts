@@ -239,10 +239,10 @@ export function ownProblems(
   { missing, loss, rejectsWrites, own }: OwnFindings,
 ): { problems?: ReturnType<typeof printedProblem>[] } {
   const at = new Date(Date.now());
-  const known = dependencies.lacking();
+  const lacking = dependencies.lacking();
   const readings: Readings = {
     ...{ at, queue: connection.kind, loss, rejectsWrites, own: own as OwnWork },
-    lacking: missing.map((name) => ({ name, since: known.find((one) => one.name === name)?.since ?? at })),
+    lacking: missing.map((name) => ({ name, since: lacking.find((one) => one.name === name)?.since ?? at })),
   };
   const problems = findProblems(readings, 'process').map(printedProblem);
   return problems.length > 0 ? { problems } : {};

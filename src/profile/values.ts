@@ -72,7 +72,7 @@ export class Unread {
  * @returns the refusal with the path and the broken rule, or undefined if the value can be stored
  */
 export function findUnstorable(value: Json): Refusal | undefined {
-  const finding = value instanceof Unread ? found(value.rule) : inspect(value, 1);
+  const finding = value instanceof Unread ? findingOf(value.rule) : inspect(value, 1);
   if (!finding) return undefined;
   const path = pathText(finding.path);
   const subject = path === '' ? 'the value' : `'${path}'`;
@@ -83,7 +83,7 @@ function inspect(value: Json, depth: number): Finding | undefined {
   if (typeof value === 'string') return inspectText(value, 'it');
   if (typeof value === 'number') return inspectNumber(value);
   if (typeof value !== 'object' || value === null) return undefined;
-  if (depth > MAX_DEPTH) return found(`it must not nest deeper than ${MAX_DEPTH}`);
+  if (depth > MAX_DEPTH) return findingOf(`it must not nest deeper than ${MAX_DEPTH}`);
   return Array.isArray(value) ? inspectArray(value, depth) : inspectObject(value, depth);
 }
 
@@ -98,7 +98,7 @@ function inspectArray(array: Json[], depth: number): Finding | undefined {
 function inspectObject(object: Record<string, Json>, depth: number): Finding | undefined {
   let keys = 0;
   for (const key in object) {
-    if (++keys > MAX_KEYS) return found(`it must not have more than ${MAX_KEYS} keys`);
+    if (++keys > MAX_KEYS) return findingOf(`it must not have more than ${MAX_KEYS} keys`);
     const finding = inspectText(key, 'its name') ?? inspect(object[key]!, depth + 1);
     if (finding) return at(key, finding);
   }
@@ -106,14 +106,14 @@ function inspectObject(object: Record<string, Json>, depth: number): Finding | u
 }
 
 function inspectText(text: string, subject: string): Finding | undefined {
-  if (contains(text, '\u0000')) return found(`${subject} must not contain the character \\u0000`);
-  if (!isWellFormed(text)) return found(`${subject} must not contain half of a surrogate pair`);
+  if (contains(text, '\u0000')) return findingOf(`${subject} must not contain the character \\u0000`);
+  if (!isWellFormed(text)) return findingOf(`${subject} must not contain half of a surrogate pair`);
   return undefined;
 }
 
 function inspectNumber(value: number): Finding | undefined {
   const rule = brokenNumber(value);
-  return rule === undefined ? undefined : found(rule);
+  return rule === undefined ? undefined : findingOf(rule);
 }
 
 /** Returns the rule that a number breaks, or undefined if a double stores the number exactly. */
@@ -125,7 +125,7 @@ export function brokenNumber(value: number): string | undefined {
   return undefined;
 }
 
-function found(rule: string): Finding {
+function findingOf(rule: string): Finding {
   return { rule, path: [] };
 }
 
