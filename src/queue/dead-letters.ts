@@ -102,18 +102,18 @@ async function replayChunk(
     const claimed = await claimWaitingForReplay(tx, ids);
     return { result: undefined, entries: deadLettersAudited('dead_letters.replay', claimed) };
   });
-  const found = await selectDeadLetters(database.pool, ids);
-  const replaying = found.filter(({ state }) => state === 'replaying');
+  const deadLetters = await selectDeadLetters(database.pool, ids);
+  const replaying = deadLetters.filter(({ state }) => state === 'replaying');
   if (replaying.length > 0)
     await producer.add(replaying.flatMap((deadLetter) => laneEntries(deadLetter, lanes)));
-  for (const { id, state } of found) {
+  for (const { id, state } of deadLetters) {
     if (state === 'discarded') result.discarded.push(id);
     else if (state === 'replayed') result.alreadyReplayed.push(id);
     // A dead letter in state `waiting` was enqueued after its claim and has failed again.
     else result.enqueued.push(id);
   }
-  const known = new Set(found.map(({ id }) => id));
-  result.unknown.push(...ids.filter((id) => !known.has(id)));
+  const existing = new Set(deadLetters.map(({ id }) => id));
+  result.unknown.push(...ids.filter((id) => !existing.has(id)));
 }
 
 /**

@@ -77,9 +77,9 @@ export function watchDepth(
     /** Jobs that wait or are active, by lane. Lanes of a shard that does not answer are omitted. */
     lanes: async () => {
       const read = await Promise.allSettled(everyLane(lanes).map(readLane));
-      const found = read.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
-      if (found.length === 0) throw (read[0] as PromiseRejectedResult).reason;
-      return found;
+      const depths = read.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+      if (depths.length === 0) throw (read[0] as PromiseRejectedResult).reason;
+      return depths;
     },
   };
 

@@ -132,7 +132,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
       return;
     }
     placing!.settled(one.owner).then(
-      (known) => shardAt(known).enter(one),
+      (settledShard) => shardAt(settledShard).enter(one),
       (error: Error) => settle([one], error),
     );
   }

@@ -122,8 +122,8 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     return results.map((one) => (one.status === 'fulfilled' ? one.value : 'away'));
   }
 
-  function report(found: QueueLoss | undefined): void {
-    loss = found;
+  function report(current: QueueLoss | undefined): void {
+    loss = current;
     if (!loss) return;
     const now = performance.now();
     if (loss.latest === lastReport.latest && now - lastReport.at < REPEAT_MS) return;

@@ -140,8 +140,8 @@ function createPostgresBackend(access: QueueAccess): LaneBackend {
       return counts.reduce((sum, count) => sum + count, 0);
     },
     async oldestOf(queues) {
-      const found = await Promise.all(queues.map(oldest));
-      const times = found.flatMap((one) => (one ? [one.timestamp] : []));
+      const oldestJobs = await Promise.all(queues.map(oldest));
+      const times = oldestJobs.flatMap((one) => (one ? [one.timestamp] : []));
       return times.length === 0 ? undefined : Math.min(...times);
     },
   };

@@ -157,8 +157,8 @@ function createRedisBackend(client: RedisClient): LaneBackend {
     },
     async read(queue, ids, bytes) {
       if (ids.length === 0) return [];
-      const found = await redis.readJobs(ids.length, ...ids.map((id) => queue.toKey(id)), bytes);
-      return found.map(([data, timestamp], index) =>
+      const jobs = await redis.readJobs(ids.length, ...ids.map((id) => queue.toKey(id)), bytes);
+      return jobs.map(([data, timestamp], index) =>
         data === null
           ? undefined
           : {

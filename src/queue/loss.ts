@@ -57,14 +57,14 @@ export function watchForLoss({ pool, redis, shard, oldest, name, log, additions,
   async function check(state: QueueState, last: boolean): Promise<'away' | 'seen' | 'lost'> {
     if (generation !== state.generation) begin(state.generation);
     if (redis.status !== 'ready') return 'away';
-    const known = Math.max(additions?.highest() ?? 0, state.mark === null ? 0 : state.additions);
+    const highestSeen = Math.max(additions?.highest() ?? 0, state.mark === null ? 0 : state.additions);
     const fell = additions?.fell() ?? false;
-    const found = await withTimeout(PATIENCE_MS, readRedis(redis, shard));
-    const missing = state.mark !== null && found.mark !== state.mark ? 'empty' : undefined;
-    const lost = missing ?? (fell || found.additions < known ? 'behind' : undefined);
+    const redisState = await withTimeout(PATIENCE_MS, readRedis(redis, shard));
+    const missing = state.mark !== null && redisState.mark !== state.mark ? 'empty' : undefined;
+    const lost = missing ?? (fell || redisState.additions < highestSeen ? 'behind' : undefined);
     if (lost) {
       const recorded = await reportLoss(pool, state.generation, {
-        ...{ ...found, shard, found: lost, known, by: name },
+        ...{ ...redisState, shard, found: lost, highestSeen, by: name },
       });
       if (recorded === false) log.info('Redis was replaced while the queue was empty; no data lost');
       if (recorded !== undefined) begin(state.generation + 1);
@@ -73,7 +73,7 @@ export function watchForLoss({ pool, redis, shard, oldest, name, log, additions,
     if (last || state.age === null || state.age >= OFTEN_ENOUGH_MS) {
       const added = await withTimeout(PATIENCE_MS, oldest());
       const waitingSince = added === undefined ? undefined : added - ACCEPTED_BEFORE_MS;
-      await rememberQueue(pool, state.generation, { ...found, shard, now: state.now, waitingSince });
+      await rememberQueue(pool, state.generation, { ...redisState, shard, now: state.now, waitingSince });
     }
     return 'seen';
   }

@@ -87,12 +87,15 @@ export function openMoves(redis: RedisClient, timeout: number) {
   return {
     /**
      * Reads the moves from a shard.
-     * @param known the version that the caller has
+     * @param knownVersion the version that the caller has
      * @returns `moves` is undefined if that version is current
      * @throws if the shard does not answer
      */
-    async read(shard: number, known: string) {
-      const [version, now, fields] = await withTimeout(timeout, commands.readMoves(...keysOf(shard), known));
+    async read(shard: number, knownVersion: string) {
+      const [version, now, fields] = await withTimeout(
+        timeout,
+        commands.readMoves(...keysOf(shard), knownVersion),
+      );
       return { version, now, moves: fields && movesIn(fields) };
     },
     /**

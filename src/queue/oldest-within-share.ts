@@ -38,10 +38,10 @@ export async function oldestWithinShare(
     const tag = tagIn(id);
     if (tag !== undefined && large.has(tag)) continue;
     if (++reads > MAX_READ) return undefined;
-    const [found] = await store.read(lane, [id], 1);
-    if (!found || namesAny(found, large)) continue;
+    const [job] = await store.read(lane, [id], 1);
+    if (!job || namesAny(job, large)) continue;
     const now = oldest.timestamp + oldest.age;
-    return { id, timestamp: found.timestamp, age: Math.max(0, now - found.timestamp) };
+    return { id, timestamp: job.timestamp, age: Math.max(0, now - job.timestamp) };
   }
   return undefined;
 }

@@ -78,12 +78,12 @@ export function watchOldest(
   const poller = poll(LOOK_MS, async () => {
     if (!store.ready()) return standstill?.forget();
     const before = new Map(oldest.map((one) => [one.lane, one]));
-    const found = await Promise.allSettled(everyLane(lanes).map(store.oldest));
-    const [first] = found;
-    if (first?.status === 'rejected' && found.every(({ status }) => status === 'rejected'))
+    const reads = await Promise.allSettled(everyLane(lanes).map(store.oldest));
+    const [first] = reads;
+    if (first?.status === 'rejected' && reads.every(({ status }) => status === 'rejected'))
       throw first.reason;
     const now = performance.now();
-    oldest = found.flatMap((one, lane) => {
+    oldest = reads.flatMap((one, lane) => {
       const last = before.get(lane);
       if (one.status === 'rejected') return last ?? [];
       const job = one.value;
@@ -92,7 +92,7 @@ export function watchOldest(
       return [{ lane, envelope: job.id, addedAt: now - job.age, foundAt }];
     });
     const old = oldest.filter(({ addedAt }) => now - addedAt > Math.min(maxAgeMs, LATE_MS));
-    late = await Promise.all(old.map((one) => lateIn(one, found[one.lane])));
+    late = await Promise.all(old.map((one) => lateIn(one, reads[one.lane])));
     seenAt = performance.now();
     warn();
     await standstill?.check(
@@ -107,12 +107,12 @@ export function watchOldest(
    */
   async function lateIn(
     one: Seen,
-    found: PromiseSettledResult<OldestEnvelope | undefined> | undefined,
+    read: PromiseSettledResult<OldestEnvelope | undefined> | undefined,
   ): Promise<Late> {
     const now = performance.now();
-    if (found?.status !== 'fulfilled' || !found.value) return { ...one, since: one.addedAt };
+    if (read?.status !== 'fulfilled' || !read.value) return { ...one, since: one.addedAt };
     if (now - one.foundAt > maxAgeMs) return { ...one, since: one.foundAt };
-    const waiting = await oldestWithinShare(store, one.lane, found.value).catch(() => undefined);
+    const waiting = await oldestWithinShare(store, one.lane, read.value).catch(() => undefined);
     if (!waiting || now - waiting.age > one.foundAt) return { ...one, since: one.foundAt };
     const addedAt = now - waiting.age;
     return { ...one, envelope: waiting.id, addedAt, since: addedAt };
@@ -153,13 +153,13 @@ export function watchOldest(
      */
     ages: (): LaneAge[] | undefined => {
       if (performance.now() - seenAt > FRESH_MS) return undefined;
-      const found = new Map(aged(oldest).map(({ lane, seconds }) => [lane, seconds]));
+      const secondsOf = new Map(aged(oldest).map(({ lane, seconds }) => [lane, seconds]));
       const sinceOf = new Map(late.map(({ lane, since }) => [lane, since]));
       const lateSeconds = (lane: number) =>
         Math.max(0, Math.round((performance.now() - (sinceOf.get(lane) ?? Number.POSITIVE_INFINITY)) / 1000));
       return everyLane(lanes).map((lane) => ({
         ...{ lane: laneName(lane), shard: shardOfLane(store.layout, lane) },
-        ...{ seconds: found.get(lane) ?? 0, stuckSeconds: lateSeconds(lane) },
+        ...{ seconds: secondsOf.get(lane) ?? 0, stuckSeconds: lateSeconds(lane) },
       }));
     },
     /** Seconds for which the fleet has stood still; 0 if jobs are being taken or standstill detection is off. */
@@ -203,9 +203,9 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
    * @param countActive number of active jobs in all lanes
    */
   async function check(ids: string[], countActive: () => Promise<number>): Promise<void> {
-    const found = ids.join();
-    if (found === '' || found !== heads) {
-      heads = found;
+    const currentHeads = ids.join();
+    if (currentHeads === '' || currentHeads !== heads) {
+      heads = currentHeads;
       return moves();
     }
     if (performance.now() - movedAt < afterMs) return;

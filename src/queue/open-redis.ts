@@ -96,7 +96,7 @@ function openCluster({ REDIS_URL, REDIS_CLUSTER_NODES }: RedisAddress, patience:
     clusterRetryStrategy: soonAgain,
     slotsRefreshInterval: patience.waits ? SLOTS_OF_WORKERS_MS : SLOTS_MS,
     // Host names are passed on unresolved, because the certificates contain host names and not addresses.
-    ...(isEncrypted && { dnsLookup: (host, found) => found(null, host) }),
+    ...(isEncrypted && { dnsLookup: (host, callback) => callback(null, host) }),
   });
 }
 

@@ -84,15 +84,15 @@ interface ShardingOptions {
  */
 function createSharding({ pool, moves, shards, lanes, producer }: ShardingOptions) {
   const homes = new LRUCache<string, Home>({ max: MAX_HOMES });
-  const known = Array.from({ length: shards }, (): Known => unknown());
+  const shardStates = Array.from({ length: shards }, (): Known => unknown());
   const find = batchCalls<string, Home | undefined>(async (ids) => {
-    const found = await findHomes(pool, ids);
-    return ids.map((id) => found.get(id));
+    const homeById = await findHomes(pool, ids);
+    return ids.map((id) => homeById.get(id));
   }, MAX_BATCH);
 
   /** Returns the move of a workspace from its cached shard; undefined if the cached shard is as new as that move. */
   function leaves(id: string, { shard, moves: count }: Home): Move | undefined {
-    const move = known[shard]?.moves.get(id);
+    const move = shardStates[shard]?.moves.get(id);
     return move && move.number > count ? move : undefined;
   }
 
@@ -102,7 +102,7 @@ function createSharding({ pool, moves, shards, lanes, producer }: ShardingOption
       if (!move) return home.shard;
       // A move with a deadline is running. If it was read before the deadline, it may still have completed, so the
       // shard is unknown. Otherwise it has expired, and the workspace stays.
-      if (move.until !== undefined) return move.until > known[home.shard]!.at ? undefined : home.shard;
+      if (move.until !== undefined) return move.until > shardStates[home.shard]!.at ? undefined : home.shard;
       home = { shard: move.to, moves: move.number };
       homes.set(id, home);
       // The process that moved the workspace may have been killed before it recorded the new shard.
@@ -114,13 +114,13 @@ function createSharding({ pool, moves, shards, lanes, producer }: ShardingOption
   async function settled(id: string): Promise<number> {
     for (;;) {
       if (!homes.has(id)) {
-        const found = await find(id).catch((error: unknown) => {
+        const stored = await find(id).catch((error: unknown) => {
           throw new QueueUnavailable('it is not known which shard the workspace has', { cause: error });
         });
         // An unknown workspace uses the first shard.
-        if (!found) return 0;
+        if (!stored) return 0;
         // With fewer shards than before, a shard that no longer exists is replaced by the first one.
-        homes.set(id, found.shard < shards ? found : { ...found, shard: 0 });
+        homes.set(id, stored.shard < shards ? stored : { ...stored, shard: 0 });
       }
       const { shard } = homes.get(id) ?? { shard: 0 };
       await fresh(shard);
@@ -133,7 +133,7 @@ function createSharding({ pool, moves, shards, lanes, producer }: ShardingOption
   }
 
   function fresh(shard: number): Promise<void> | undefined {
-    return performance.now() - known[shard]!.at < KNOWN_MS / 2 ? undefined : refresh(shard);
+    return performance.now() - shardStates[shard]!.at < KNOWN_MS / 2 ? undefined : refresh(shard);
   }
 
   /**
@@ -141,7 +141,7 @@ function createSharding({ pool, moves, shards, lanes, producer }: ShardingOption
    * query.
    */
   function refresh(shard: number): Promise<void> {
-    const its = known[shard]!;
+    const its = shardStates[shard]!;
     its.refreshing ??= refreshOnce(shard).finally(() => {
       its.refreshing = undefined;
     });
@@ -149,7 +149,7 @@ function createSharding({ pool, moves, shards, lanes, producer }: ShardingOption
   }
 
   async function refreshOnce(shard: number): Promise<void> {
-    const its = known[shard]!;
+    const its = shardStates[shard]!;
     const at = performance.now();
     try {
       const answer = await moves.read(shard, its.version);
@@ -171,7 +171,7 @@ function createSharding({ pool, moves, shards, lanes, producer }: ShardingOption
   }
 
   async function addTo(shard: number, entries: LaneEntry[]): Promise<ReadonlySet<string>> {
-    const its = known[shard]!;
+    const its = shardStates[shard]!;
     const { version, at } = its;
     const sent = performance.now();
     await producer.add(inShard(entries, shard, lanes));
@@ -235,7 +235,7 @@ function createSharding({ pool, moves, shards, lanes, producer }: ShardingOption
     /** Forgets all shards after the queue has lost data, which may include moves. */
     forget(): void {
       homes.clear();
-      for (const shard of known.keys()) known[shard] = unknown();
+      for (const shard of shardStates.keys()) shardStates[shard] = unknown();
     },
   };
 }

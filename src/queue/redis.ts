@@ -88,10 +88,10 @@ const MAX_PAUSE_MS = 30_000;
 
 /** @returns false when the settings could not be read */
 async function check(redis: Redis, { shards, node }: CheckTarget, log: Log): Promise<boolean> {
-  let found: RedisSettings;
+  let settings: RedisSettings;
   let isForAll: boolean;
   try {
-    found = await readRedisSettings(redis);
+    settings = await readRedisSettings(redis);
     isForAll = node !== undefined && shards > 1 && (await refusesForOthers(redis));
   } catch (error) {
     log.warn(
@@ -100,7 +100,7 @@ async function check(redis: Redis, { shards, node }: CheckTarget, log: Log): Pro
     );
     return false;
   }
-  const { evicts, appends, syncs } = found;
+  const { evicts, appends, syncs } = settings;
   if (evicts !== undefined && evicts !== 'noeviction') {
     throw new ConfigError(
       `the Redis ${node ? `node ${node}` : 'of REDIS_URL'} has maxmemory-policy ${evicts} and can drop accepted objects; set maxmemory-policy to noeviction`,
@@ -114,7 +114,7 @@ async function check(redis: Redis, { shards, node }: CheckTarget, log: Log): Pro
   if (appends !== 'yes' || syncs !== 'always')
     log.warn(
       { appendonly: appends ?? 'unknown', appendfsync: syncs ?? 'unknown', ...(node && { node }) },
-      describeCrashLoss(found),
+      describeCrashLoss(settings),
     );
   if (isForAll) log.warn({ node }, `${REFUSES_FOR_OTHERS}; set cluster-require-full-coverage no`);
   return true;
@@ -324,8 +324,8 @@ export async function readHealth(
     most > 0 ? used / most : used / 2 ** 53;
   const [fullest] = infos.map(memoryOf).sort((one, other) => fullness(other) - fullness(one));
   const worst = (name: 'lagSeconds' | 'lagBytes') => {
-    const known = healths.map((health) => health[name]).filter((lag) => lag !== undefined);
-    return known.length > 0 && { [name]: Math.max(...known) };
+    const lags = healths.map((health) => health[name]).filter((lag) => lag !== undefined);
+    return lags.length > 0 && { [name]: Math.max(...lags) };
   };
   return {
     writes: healths.every(({ writes }) => writes),

@@ -15,9 +15,9 @@ export interface Replication {
 /** The primary stored the add, but too few replicas confirmed it. It may be lost with its primary. */
 class TooFewReplicas extends Error {
   override name = 'TooFewReplicas';
-  constructor(found: number, wanted: number, where: 'memory' | 'disk' = 'memory') {
+  constructor(count: number, wanted: number, where: 'memory' | 'disk' = 'memory') {
     super(
-      `${found} of ${wanted} replicas hold the last added jobs${where === 'disk' ? ' on their disks' : ''}`,
+      `${count} of ${wanted} replicas hold the last added jobs${where === 'disk' ? ' on their disks' : ''}`,
     );
   }
 }
@@ -154,8 +154,8 @@ export function waitForReplicas(
  */
 async function knowsWaitAof(server: Redis): Promise<boolean | undefined> {
   try {
-    const [found] = (await server.call('COMMAND', 'INFO', 'WAITAOF')) as unknown[];
-    return Array.isArray(found);
+    const [commandInfo] = (await server.call('COMMAND', 'INFO', 'WAITAOF')) as unknown[];
+    return Array.isArray(commandInfo);
   } catch (error) {
     return /NOPERM|unknown command/i.test((error as Error).message) ? false : undefined;
   }

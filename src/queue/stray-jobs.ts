@@ -59,12 +59,12 @@ async function withoutReference(server: Redis, keys: string[]): Promise<string[]
   const queues = new Set(keys.map((key) => JOB.exec(key)![1]!));
   const referenced = new Set<string>();
   for (const queue of queues) {
-    const found = await Promise.all([
+    const idLists = await Promise.all([
       ...LISTS.map((list) => server.lrange(`${queue}:${list}`, 0, -1)),
       server.smembers(`${queue}:stalled`),
       ...SORTED.map((set) => server.zrange(`${queue}:${set}`, '0', '-1')),
     ]);
-    for (const id of found.flat()) referenced.add(`${queue}:${id}`);
+    for (const id of idLists.flat()) referenced.add(`${queue}:${id}`);
   }
   const missing = keys.filter((key) => !referenced.has(key));
   const exist = await Promise.all(missing.map((key) => server.exists(key)));

@@ -73,13 +73,13 @@ export function createSyncQueue(connection: QueueAccess, timeout: number) {
      * @returns the number of changes, and the ids of integrations that had no scheduler
      */
     async follow(wanted: readonly SyncSchedule[]): Promise<{ changed: number; made: string[] }> {
-      const found = new Map((await scheduled()).map(({ id, pattern }) => [id, pattern]));
-      const made = wanted.filter(({ id }) => !found.has(id)).map(({ id }) => id);
-      const changed = wanted.filter(({ id, pattern }) => found.get(id) !== pattern);
+      const patternById = new Map((await scheduled()).map(({ id, pattern }) => [id, pattern]));
+      const made = wanted.filter(({ id }) => !patternById.has(id)).map(({ id }) => id);
+      const changed = wanted.filter(({ id, pattern }) => patternById.get(id) !== pattern);
       for (const one of changed) await schedule(one);
-      for (const { id } of wanted) found.delete(id);
-      for (const id of found.keys()) await unschedule(id);
-      return { changed: changed.length + found.size, made };
+      for (const { id } of wanted) patternById.delete(id);
+      for (const id of patternById.keys()) await unschedule(id);
+      return { changed: changed.length + patternById.size, made };
     },
 
     stop: () => queue.close(),

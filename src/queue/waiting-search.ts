@@ -34,8 +34,8 @@ export function createWaitingSearch(store: LaneStore, lanes: number, timeout: nu
   ): Promise<{ envelopeId: string; lane: number; trace: Trace }[]> {
     if (!store.ready()) throw new QueueUnavailable('the queue is not connected');
     try {
-      const found = await Promise.all(everyLane(lanes).map(search));
-      return found.flat();
+      const jobsByLane = await Promise.all(everyLane(lanes).map(search));
+      return jobsByLane.flat();
     } catch (error) {
       throw new QueueUnavailable('the queue did not list its waiting jobs', { cause: error });
     }

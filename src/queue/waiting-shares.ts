@@ -125,13 +125,13 @@ export class WaitingShares {
 
   /** The workspaces of a tag: usually one. */
   async #ownersOfTag(tag: string, group: readonly Sampled[]): Promise<Owners> {
-    const known = this.#ownersOfTags.get(tag);
-    if (known) return known;
+    const cached = this.#ownersOfTags.get(tag);
+    if (cached) return cached;
     const smallest = group.toSorted((one, other) => one.bytes - other.bytes).slice(0, READ_OF_TAG);
-    const found = await this.#read(smallest);
-    const sums = sumsOf([...found.values()].map((owners) => ({ owners, weight: 1 })));
+    const ownersByEnvelope = await this.#read(smallest);
+    const sums = sumsOf([...ownersByEnvelope.values()].map((owners) => ({ owners, weight: 1 })));
     const owners = new Map([...sums].map(([workspaceId, { part }]) => [workspaceId, part]));
-    if (found.size > 0) this.#ownersOfTags.set(tag, owners);
+    if (ownersByEnvelope.size > 0) this.#ownersOfTags.set(tag, owners);
     return owners;
   }
 
@@ -145,13 +145,13 @@ export class WaitingShares {
     const step = Math.max(1, Math.floor(unknown.length / READ_OF_SHARED));
     const spread = unknown.filter((_, index) => index % step === 0).slice(0, READ_OF_SHARED);
     for (const [id, owners] of await this.#read(spread)) this.#ownersOfEnvelopes.set(id, owners);
-    const known = group.flatMap(({ id, weighed }) => {
+    const weighted = group.flatMap(({ id, weighed }) => {
       const owners = this.#ownersOfEnvelopes.get(id);
       return owners ? [{ owners, weight: weighed }] : [];
     });
-    const once = known.length / group.length;
+    const once = weighted.length / group.length;
     return new Map(
-      [...sumsOf(known)].map(([workspaceId, { part, times }]) => [
+      [...sumsOf(weighted)].map(([workspaceId, { part, times }]) => [
         workspaceId,
         times > 1 ? part : part * once,
       ]),
@@ -171,7 +171,7 @@ export class WaitingShares {
       ),
     );
     return new Map(
-      read.flat().flatMap((found) => (found ? [[found.id, ownersOf(found.data)] as const] : [])),
+      read.flat().flatMap((envelope) => (envelope ? [[envelope.id, ownersOf(envelope.data)] as const] : [])),
     );
   }
 }

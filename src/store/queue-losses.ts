@@ -7,7 +7,7 @@ interface Missing {
   mark: string;
   additions: number;
   /** Highest number of additions that the process itself has seen. */
-  known: number;
+  highestSeen: number;
   /** Name of the process. */
   by: string;
 }
@@ -60,8 +60,8 @@ export async function reportLoss(
   generation: number,
   missing: Missing & { shard?: number },
 ): Promise<boolean | undefined> {
-  const { found, mark, additions, known, by, shard = 0 } = missing;
-  const values = [generation, found, mark, additions, known, by, SILENCE_MS / 1000, shard];
+  const { found, mark, additions, highestSeen, by, shard = 0 } = missing;
+  const values = [generation, found, mark, additions, highestSeen, by, SILENCE_MS / 1000, shard];
   const statement =
     shard === 0
       ? { name: 'tell-loss', text: recordLoss, values }

@@ -113,8 +113,9 @@ export const ofWorkspaces: Asking = (
       ...{ shard: 1, now: 'now', mark: 'mark', additions: 1, waitingSince: undefined },
     }),
   () => hasLostSince(store, '2026-01-01'),
-  () => reportLoss(store, 1, { found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
-  () => reportLoss(store, 1, { shard: 1, found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
+  () => reportLoss(store, 1, { found: 'empty', mark: 'mark', additions: 1, highestSeen: 2, by: 'web' }),
+  () =>
+    reportLoss(store, 1, { shard: 1, found: 'empty', mark: 'mark', additions: 1, highestSeen: 2, by: 'web' }),
   () => confirmLosses(store, 1),
   () => listLosses(store, 1),
   () => presentMembers(store),
