@@ -92,9 +92,9 @@ export function choice<T extends string>(
   choices: readonly T[],
 ): Field<T> {
   const read = (text: string) => {
-    const found = choices.find((one) => one === text);
-    if (found === undefined) throw new InvalidValue(`Must be one of: ${choices.join(', ')}.`);
-    return found;
+    const match = choices.find((one) => one === text);
+    if (match === undefined) throw new InvalidValue(`Must be one of: ${choices.join(', ')}.`);
+    return match;
   };
   return { label, help, value, required: true, read, control: { kind: 'choice', choices } };
 }
@@ -197,18 +197,18 @@ export function readIpAllowlist(text: string): string[] {
  * Creates a reader for a list of names. With `all`, the word `all` selects every name. `noun` names one entry in error
  * messages.
  */
-export function readNames<T extends string>(noun: string, known: readonly T[], { all = false } = {}) {
+export function readNames<T extends string>(noun: string, supported: readonly T[], { all = false } = {}) {
   return (text: string): T[] => {
     const given = listOf(text);
-    if (all && given.includes('all')) return [...known];
-    const unknown = given.filter((one) => !known.some((name) => name === one));
+    if (all && given.includes('all')) return [...supported];
+    const unknown = given.filter((one) => !supported.some((name) => name === one));
     if (unknown.length > 0 || given.length === 0) {
       const wrong = unknown.length > 0 ? `Unknown ${noun}: ${unknown.join(', ').slice(0, 200)}. ` : '';
       throw new InvalidValue(
-        `${wrong}The permissions are: ${[...(all ? ['all'] : []), ...known].join(', ')}.`,
+        `${wrong}The permissions are: ${[...(all ? ['all'] : []), ...supported].join(', ')}.`,
       );
     }
-    return known.filter((name) => given.includes(name));
+    return supported.filter((name) => given.includes(name));
   };
 }
 

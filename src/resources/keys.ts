@@ -115,17 +115,17 @@ export const keys = describeResource<ShownApiKey>({
       const id = argument ?? option;
       if ((id === undefined) === (identifier === undefined))
         throw new Refusal('name one key: by its id (keys revoke <id>) or with --identifier');
-      const found = await database.prisma.apiKey.findMany({
+      const matches = await database.prisma.apiKey.findMany({
         where: id === undefined ? { identifier: identifier ?? '' } : { id },
         select: apiKeyColumns,
         take: 10,
       });
       // Identifiers are short and can collide, so an identifier of several keys selects none.
-      if (found.length > 1) {
-        const ids = found.map((key) => key.id).join(', ');
+      if (matches.length > 1) {
+        const ids = matches.map((key) => key.id).join(', ');
         throw new Refusal(`several keys have the identifier '${identifier}'; name one with --id: ${ids}`);
       }
-      return found[0];
+      return matches[0];
     },
   },
   empty: 'Its secret is shown once.',

@@ -71,8 +71,8 @@ async function change(
     const { changed, detail } = await work(tx);
     return { result: detail, entries: changed ? [entryOf(verb, one, { name: one.name, ...detail })] : [] };
   });
-  const found = await findDestination(database.pool, [one.workspaceId], one.id);
-  return { ...(found && { one: found }), ...(more && { more }) };
+  const updated = await findDestination(database.pool, [one.workspaceId], one.id);
+  return { ...(updated && { one: updated }), ...(more && { more }) };
 }
 
 function setState(state: 'active' | 'paused'): Action<DestinationRow, Record<never, never>>['run'] {
@@ -192,8 +192,8 @@ export const streams = describeResource<DestinationRow>({
     example: 'streams list --workspace default --json',
   },
   async list(context, { owners, after = '', before, newestFirst, limit }) {
-    const found = await all(context, owners?.[0] ?? '');
-    const ordered = newestFirst ? found.reverse() : found;
+    const ownStreams = await all(context, owners?.[0] ?? '');
+    const ordered = newestFirst ? ownStreams.reverse() : ownStreams;
     return ordered.filter(({ id }) => id > after && (before === undefined || id < before)).slice(0, limit);
   },
   find: ({ database }, id, owners) => findDestination(database.pool, owners ?? [], id),
@@ -204,8 +204,8 @@ export const streams = describeResource<DestinationRow>({
     help: 'its name or id',
     isWithin: true,
     async find(context, { text: nameOrId, owner }) {
-      const found = await all(context, owner!.id);
-      return found.find((one) => one.name === nameOrId) ?? found.find(({ id }) => id === nameOrId);
+      const ownStreams = await all(context, owner!.id);
+      return ownStreams.find((one) => one.name === nameOrId) ?? ownStreams.find(({ id }) => id === nameOrId);
     },
   },
   showing: { sentence: 'Show a stream, its progress and its last error.', example: example('show') },

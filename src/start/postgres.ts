@@ -98,12 +98,12 @@ export type Ports = Pick<Config, (typeof listeners)[number][0]>;
  */
 export async function claimPorts(config: Config, patience: number): Promise<Ports> {
   const findProblems = async () => {
-    const found = await Promise.all(listeners.map(([port, host]) => problemOf(config, port, host)));
-    return found.filter((problem) => problem !== undefined);
+    const portProblems = await Promise.all(listeners.map(([port, host]) => problemOf(config, port, host)));
+    return portProblems.filter((problem) => problem !== undefined);
   };
   const problems = await until(findProblems, {
     ...{ every: 50, deadline: Date.now() + patience },
-    isSo: (found) => found.length === 0,
+    isSo: (portProblems) => portProblems.length === 0,
   });
   if (problems.length > 0) throw new Error(problems.join('; '));
   return {
