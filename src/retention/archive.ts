@@ -125,10 +125,13 @@ export async function archiveMonth(retention: Retention, month: ArchivedMonth): 
     const object = objectOf(month, file.id);
     // The row is inserted before the object is written, so that no object is left without a row.
     await insertFile(pool, { ...file, state: 'archiving', object });
-    const found = await putVerified(retention, { object, kind: month.kind }, fillFile());
-    await verifyFile(pool, { ...file, ...found, last });
-    log.info({ ...aboutMonth(month), object, rows: found.rows, bytes: found.bytes }, 'a file was archived');
-    archived += found.rows;
+    const written = await putVerified(retention, { object, kind: month.kind }, fillFile());
+    await verifyFile(pool, { ...file, ...written, last });
+    log.info(
+      { ...aboutMonth(month), object, rows: written.rows, bytes: written.bytes },
+      'a file was archived',
+    );
+    archived += written.rows;
   }
   return archived;
 }

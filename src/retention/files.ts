@@ -143,16 +143,16 @@ export async function putVerified(
       await archive.put(object, readChunks(file), signal ? { signal } : {});
       await rm(file);
       await pipeline(await archive.get(object, signal ? { signal } : {}), createWriteStream(fetched));
-      const found = await readBack(fetched, 'id');
+      const actual = await readBack(fetched, 'id');
       const differs =
-        found.sha256 !== written.sha256 ||
-        found.rows !== expected.rows ||
-        found.checksum !== String(expected.checksum);
+        actual.sha256 !== written.sha256 ||
+        actual.rows !== expected.rows ||
+        actual.checksum !== String(expected.checksum);
       if (differs)
         throw new ParquetError(
-          `${name}: ${expected.rows} rows were written, but the file that was read back differs (${found.rows} rows)`,
+          `${name}: ${expected.rows} rows were written, but the file that was read back differs (${actual.rows} rows)`,
         );
-      return { ...found, bytes: written.bytes };
+      return { ...actual, bytes: written.bytes };
     });
   } finally {
     await rm(folder, { recursive: true, force: true });
@@ -178,13 +178,13 @@ export async function* readArchived(
   const folder = await scratch.make();
   const file = path.join(folder, 'rows.parquet');
   try {
-    const found = await withFileName(name, [file], async () => {
+    const actual = await withFileName(name, [file], async () => {
       await pipeline(await archive.get(object!, signal ? { signal } : {}), createWriteStream(file));
       return readBack(file, 'id');
     });
-    if (found.sha256 !== sha256 || found.rows !== rows)
+    if (actual.sha256 !== sha256 || actual.rows !== rows)
       throw new ParquetError(
-        `${name} has changed since it was written: it has ${found.rows} rows and SHA-256 ${found.sha256}, but the index has ${rows} rows and ${sha256}`,
+        `${name} has changed since it was written: it has ${actual.rows} rows and SHA-256 ${actual.sha256}, but the index has ${rows} rows and ${sha256}`,
       );
     for await (const page of readParquet(file, columns[kind])) {
       signal?.throwIfAborted();

@@ -98,25 +98,31 @@ export async function planRetention(retention: Retention): Promise<Plan> {
     kept.set(workspace.workspaceId, firstKept(clocks, keeps));
     names.set(workspace.workspaceId, workspace.name);
   }
-  const found = new Map<string, DueMonth>();
+  const dueByKey = new Map<string, DueMonth>();
   const held = new Set<string>();
   for await (const file of listFiles(pool, ['archiving', 'verified', 'restored', 'replaced'])) {
     const { workspaceId, kind, month } = file;
     if (file.held) held.add(keyOf(file));
     else if (month < (kept.get(workspaceId) ?? ''))
-      found.set(keyOf(file), { workspaceId, kind, month, workspace: names.get(workspaceId)!, waits: false });
+      dueByKey.set(keyOf(file), {
+        workspaceId,
+        kind,
+        month,
+        workspace: names.get(workspaceId)!,
+        waits: false,
+      });
   }
   for await (const one of monthsBefore(pool, kept))
-    found.set(keyOf(one), { ...one, workspace: names.get(one.workspaceId)!, waits: false });
-  for (const key of held) found.delete(key);
+    dueByKey.set(keyOf(one), { ...one, workspace: names.get(one.workspaceId)!, waits: false });
+  for (const key of held) dueByKey.delete(key);
   const failed: RetentionFailure[] = [];
   for await (const failure of listFailures(pool)) {
     if (failure.task !== 'archive') continue;
     failed.push(failure);
-    const due = found.get(keyOf(failure));
-    if (due && !failure.due) found.set(keyOf(due), { ...due, waits: true });
+    const due = dueByKey.get(keyOf(failure));
+    if (due && !failure.due) dueByKey.set(keyOf(due), { ...due, waits: true });
   }
-  const due = [...found.keys()].sort().map((key) => found.get(key)!);
+  const due = [...dueByKey.keys()].sort().map((key) => dueByKey.get(key)!);
   return { due, kept, failed, untouched: firstUntouched(clocks) };
 }
 

@@ -216,10 +216,10 @@ async function eraseFrom(retention: Retention, file: ArchiveFile): Promise<numbe
     const successor = { workspaceId, month, kind, id: newId() };
     const object = objectOf(file, successor.id);
     await insertFile(pool, { ...successor, state: 'archiving', object });
-    const found = await putVerified(retention, { object, kind }, kept());
+    const written = await putVerified(retention, { object, kind }, kept());
     await requireLease(retention);
     await inTransaction(pool, async (tx) => {
-      await verifyFile(tx, { ...successor, ...found, last: file.last }, file);
+      await verifyFile(tx, { ...successor, ...written, last: file.last }, file);
       await setFileState(tx, file, { state: 'replaced' });
     });
   } else {
