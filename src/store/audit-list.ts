@@ -105,9 +105,9 @@ export async function searchAudit(pool: Pool, search: AuditSearch): Promise<Audi
     order by found.id desc`;
   const { rows } = await pool.query<AuditRow & { last: string | null; looked: number }>(text, values);
   const last = rows[0]?.last ?? undefined;
-  const found = rows.filter(({ id }) => id !== null).map(({ last: _, looked: __, ...row }) => row);
-  const next = found.length > limit ? found[limit - 1]!.id : last;
-  return { rows: found.slice(0, limit), next, looked: rows[0]?.looked ?? 0 };
+  const entries = rows.filter(({ id }) => id !== null).map(({ last: _, looked: __, ...row }) => row);
+  const next = entries.length > limit ? entries[limit - 1]!.id : last;
+  return { rows: entries.slice(0, limit), next, looked: rows[0]?.looked ?? 0 };
 }
 
 // Deletes a range of the primary key, because ids start with their time. Skips rows that another worker is

@@ -148,9 +148,9 @@ export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKey
     const blocked = await findBlocked(pool, [...new Set(rows.map(({ workspaceId }) => workspaceId))]);
     for (const row of rows) row.blocked = blocked.get(row.workspaceId) ?? [];
   }
-  const found: (ApiKeyRow | undefined)[] = hashes.map(() => undefined);
-  for (const { place, ...row } of rows) found[place - 1] = row;
-  return found;
+  const apiKeys: (ApiKeyRow | undefined)[] = hashes.map(() => undefined);
+  for (const { place, ...row } of rows) apiKeys[place - 1] = row;
+  return apiKeys;
 }
 
 /** Updates by primary key. The array is sorted, so that two web processes lock the rows in the same order. */

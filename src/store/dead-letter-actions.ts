@@ -86,14 +86,14 @@ export async function listDeadLetters(
   which: WantedLetters,
   { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
 ): Promise<ListedDeadLetter[]> {
-  const found: ListedDeadLetter[] = [];
-  for (let from = before; found.length < limit; ) {
+  const deadLetters: ListedDeadLetter[] = [];
+  for (let from = before; deadLetters.length < limit; ) {
     const keys = await keysOf(pool, which, { isNewest: true, from, limit });
-    if (keys.length > 0) found.push(...(await lettersOf(pool, keys)).reverse());
+    if (keys.length > 0) deadLetters.push(...(await lettersOf(pool, keys)).reverse());
     if (keys.length < limit) break;
     from = keys.at(-1)!.id;
   }
-  return found.slice(0, limit);
+  return deadLetters.slice(0, limit);
 }
 
 /**

@@ -170,8 +170,8 @@ async function countGroups<Met extends GroupName>(
 
 /** Returns the number of waiting dead letters in one group, up to 5,000. */
 export async function countGroup(pool: Pool, group: GroupName): Promise<Counted> {
-  const [found] = await countGroups(pool, [group]);
-  return found ?? { count: 0, isMore: false };
+  const [counted] = await countGroups(pool, [group]);
+  return counted ?? { count: 0, isMore: false };
 }
 
 /** A page of groups and its last group. `last` is undefined if there are no further pages. */

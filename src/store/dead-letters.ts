@@ -290,12 +290,12 @@ export async function selectLatestWaiting(
   });
   if (latest.length === 0) return [];
   const rows = await forDeadLetters(pool, latest, async (keys) => {
-    const found = await pool.query<{ id: string }>({
+    const selected = await pool.query<{ id: string }>({
       name: 'select-kept-letters',
       text: selectKeptStatement,
       values: deadLetterValues(keys),
     });
-    return found.rows;
+    return selected.rows;
   });
   const kept = new Set(rows.map(({ id }) => id));
   return latest

@@ -83,9 +83,9 @@ async function requireRoom(pool: Pool): Promise<void> {
       `DISTRIBUTE=citus needs every node, and ${away.node} does not answer (${away.result}): start it, or \`select citus_remove_node(…)\``,
     );
   if (rows.length > 0) {
-    const found = rows.map(({ node, result }) => `${node} has ${result}`).join(', ');
+    const actual = rows.map(({ node, result }) => `${node} has ${result}`).join(', ');
     throw new NotDistributable(
-      `DISTRIBUTE=citus needs max_prepared_transactions of ${rows[0]!.wanted} on every node, as many as the coordinator has max_connections, and ${found}: set it there and restart the node`,
+      `DISTRIBUTE=citus needs max_prepared_transactions of ${rows[0]!.wanted} on every node, as many as the coordinator has max_connections, and ${actual}: set it there and restart the node`,
     );
   }
 }

@@ -198,10 +198,10 @@ export function liesApart(connection: pg.PoolClient): boolean {
  * concern one workspace.
  */
 export async function isDistributed(database: pg.Pool | pg.PoolClient): Promise<boolean> {
-  const found = distribution.get(database);
+  const cached = distribution.get(database);
   // Pools without `verify`, and single connections, are not checked automatically.
-  if (found !== undefined || !(database instanceof pg.Pool) || !('verify' in database.options))
-    return found ?? false;
+  if (cached !== undefined || !(database instanceof pg.Pool) || !('verify' in database.options))
+    return cached ?? false;
   (await database.connect()).release();
   return distribution.get(database) ?? false;
 }

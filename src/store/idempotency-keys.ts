@@ -92,14 +92,14 @@ export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefine
   const [row] = rows;
   if (!row) return undefined;
   const { status, body, headers, staged: entries, envelopes, ...stored } = row;
-  const found = { ...stored, ...(envelopes && { envelopes }) };
-  if (status === null) return found;
+  const storedKey = { ...stored, ...(envelopes && { envelopes }) };
+  if (status === null) return storedKey;
   const answer = {
     status,
     body: body === null ? undefined : (JSON.parse(body) as Json),
     ...(headers && { headers }),
   };
-  return entries === null ? { ...found, answer } : { ...found, outbox: { entries, answer } };
+  return entries === null ? { ...storedKey, answer } : { ...storedKey, outbox: { entries, answer } };
 }
 
 /**

@@ -67,7 +67,7 @@ export interface QueueState {
 /** Milliseconds without a heartbeat after which a member counts as gone. */
 export const SILENCE_MS = 30_000;
 
-const found = `
+const insertInstallation = `
   insert into installation (lanes, shards) values ($1::integer, $2::integer) on conflict do nothing`;
 
 /** `for share` conflicts with `lockLanes`, which locks the row and then checks that no member is present. */
@@ -118,7 +118,7 @@ export async function meetInstallation(
   const query = () => pool.query<Row>({ name: 'meet-installation', text: meet, values });
   let { rows } = await query();
   if (rows.length === 0) {
-    await pool.query({ name: 'found-installation', text: found, values: [lanes, shards] });
+    await pool.query({ name: 'found-installation', text: insertInstallation, values: [lanes, shards] });
     ({ rows } = await query());
   }
   return { ...rows[0]!, loss: lossOf(rows[0]!) };

@@ -181,7 +181,7 @@ function buildForm(text: string): Form {
   const rowsOfDeclared = (name: string, column: string, { scalar, rows }: { scalar: string; rows: string }) =>
     `(select place.workspace_id as ${column}, ${name}.* from ${FROM_PLACE}${rows} where place.workspace_id = ${scalar}) as ${name}`;
   const declared = new Map<string, string>();
-  const more = 1 + Math.max(0, ...[...text.matchAll(/\$(\d+)/g)].map(([, place]) => Number(place)));
+  const more = 1 + Math.max(0, ...[...text.matchAll(/\$(\d+)/g)].map(([, parameter]) => Number(parameter)));
   let form = text
     .replace(IS_OF, '$1.workspace_id = $2.workspace_id')
     .replace(COLUMNS, (...match) => {
@@ -269,18 +269,18 @@ export class NotOfOneWorkspace extends Error {
 export function statementForWorkspace(
   text: string,
   values: readonly unknown[],
-  { lastValues, workspaceId: place }: TransactionScope,
+  { lastValues, workspaceId: declaredWorkspace }: TransactionScope,
 ): { text: string; values: unknown[]; isDeclared: boolean } {
   const { text: plain, declared, arrays, records, sequences } = formOf(text);
-  const found = new Set<string>();
-  for (const at of arrays) for (const id of workspacesOf(values[at])) found.add(id.toLowerCase());
+  const workspaces = new Set<string>();
+  for (const at of arrays) for (const id of workspacesOf(values[at])) workspaces.add(id.toLowerCase());
   for (const { index: at, member } of records)
     for (const row of JSON.parse(String(values[at])) as Record<string, string>[])
-      found.add(row[member]!.toLowerCase());
-  const [workspace = NO_WORKSPACE, ...others] = found;
+      workspaces.add(row[member]!.toLowerCase());
+  const [workspace = NO_WORKSPACE, ...others] = workspaces;
   if (others.length > 0)
-    throw new NotOfOneWorkspace(`a statement for one workspace is given ${found.size}: ${text}`);
-  const isDeclared = declared !== undefined && workspace === place?.toLowerCase();
+    throw new NotOfOneWorkspace(`a statement for one workspace is given ${workspaces.size}: ${text}`);
+  const isDeclared = declared !== undefined && workspace === declaredWorkspace?.toLowerCase();
   const form = isDeclared ? declared : plain;
   const given = [...values];
   for (const at of arrays) given[at] = workspace;

@@ -105,8 +105,8 @@ export async function findLinkKey(
  * and all of them get it.
  */
 export async function requireLinkKey(database: Database, workspaceId: string): Promise<Uint8Array> {
-  const found = await findLinkKey(database, workspaceId);
-  if (found) return found;
+  const existing = await findLinkKey(database, workspaceId);
+  if (existing) return existing;
   await database.prisma.preferenceLinkKey.createMany({
     data: [{ workspaceId, secret: randomBytes(KEY_BYTES) }],
     skipDuplicates: true,

@@ -155,7 +155,7 @@ export async function searchUsers(
 ): Promise<FoundUser[]> {
   const { externalId, prefix, alias, aliasName, id, email, phone } = search;
   // On a distributed Postgres, each workspace returns its own best matches, in the order of the workspaces.
-  const found = await forWorkspaces(pool, workspaceIds, async (some) => {
+  const users = await forWorkspaces(pool, workspaceIds, async (some) => {
     const { rows } = await pool.query<FoundUser>({
       name: 'search-users',
       text: searchUsersStatement,
@@ -166,7 +166,7 @@ export async function searchUsers(
     });
     return rows;
   });
-  return found.slice(0, limit);
+  return users.slice(0, limit);
 }
 
 /** Reads by primary key, in order of creation. */
@@ -187,7 +187,7 @@ const newestUsersStatement = `
 
 /** Returns the most recently created users of these workspaces. */
 export async function newestUsers(pool: Pool, workspaceIds: string[], limit: number): Promise<FoundUser[]> {
-  const found = await forWorkspaces(pool, workspaceIds, async (some) => {
+  const users = await forWorkspaces(pool, workspaceIds, async (some) => {
     const { rows } = await pool.query<FoundUser>({
       name: 'newest-users',
       text: newestUsersStatement,
@@ -195,7 +195,7 @@ export async function newestUsers(pool: Pool, workspaceIds: string[], limit: num
     });
     return rows;
   });
-  return found.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, limit);
+  return users.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, limit);
 }
 
 /** A wanted user with exactly one identifier. `place` identifies it in the result. */

@@ -248,12 +248,12 @@ export async function sumRefusedObjects(
   const limit = Math.max(MIN_SUMMED, Math.floor(MAX_SUMMED / workspaceIds.length));
   const ofWorkspace = { given: workspaceIds, workspaceOf: (id: string) => id };
   const rows = await forEachWorkspace(pool, ofWorkspace, async (some) => {
-    const found = await pool.query<RefusalSum & { looked: string }>({
+    const sums = await pool.query<RefusalSum & { looked: string }>({
       name: 'sum-refused-objects',
       text: sumRefusedObjectsStatement,
       values: [some, since.toISOString(), reason ?? null, limit],
     });
-    return found.rows;
+    return sums.rows;
   });
   const causes = rows
     .map(({ looked: _, ...cause }) => cause)

@@ -182,12 +182,12 @@ export async function findRefused(pool: Pool, objectIds: string[]): Promise<Map<
   const keys = await locateDeadLetters(pool, objectIds);
   if (keys.length === 0) return new Map();
   const rows = await forDeadLetters(pool, keys, async (some) => {
-    const found = await pool.query<{ id: string; reason: string }>({
+    const refused = await pool.query<{ id: string; reason: string }>({
       name: 'find-refused',
       text: findRefusedStatement,
       values: deadLetterValues(some),
     });
-    return found.rows;
+    return refused.rows;
   });
   return new Map(rows.map(({ id, reason }) => [id, reason]));
 }
