@@ -116,8 +116,8 @@ const ROW_DIGITS = 19;
 const PLACE_DIGITS = 7;
 
 /** Returns the `position` of an entry of the log. */
-export const positionOf = (row: string, place: number): string =>
-  `${row.padStart(ROW_DIGITS, '0')}.${String(place).padStart(PLACE_DIGITS, '0')}`;
+export const positionOf = (row: string, index: number): string =>
+  `${row.padStart(ROW_DIGITS, '0')}.${String(index).padStart(PLACE_DIGITS, '0')}`;
 
 /**
  * Returns the envelope as JSON: `{id, type, time, workspace_id, user, data, position}`. `field` is the API

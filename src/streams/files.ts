@@ -146,9 +146,9 @@ async function accessOf({ settings, account, locations }: FilesOptions): Promise
 
 /** @throws {ObjectStoreError} `config` */
 async function requireExistingFolder(folder: string): Promise<void> {
-  const found = await stat(folder).catch((error: NodeJS.ErrnoException) => error);
-  if (!(found instanceof Error) && found.isDirectory()) return;
-  const code = found instanceof Error ? ` (${found.code})` : '';
+  const statsOrError = await stat(folder).catch((error: NodeJS.ErrnoException) => error);
+  if (!(statsOrError instanceof Error) && statsOrError.isDirectory()) return;
+  const code = statsOrError instanceof Error ? ` (${statsOrError.code})` : '';
   throw new ObjectStoreError(
     'config',
     `${folder} is not an existing folder${code}: create it, or mount its disk`,

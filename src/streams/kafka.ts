@@ -89,10 +89,10 @@ export function openKafka(options: KafkaOptions): Destination {
   async function open() {
     for (const broker of brokers) await reach.requireWhollyAllowed(hostOf(broker));
     producer = await createProducer(options, milliseconds);
-    const { brokers: found } = await producer.metadata({ topics: [topic] }).catch((error) => {
+    const { brokers: clusterBrokers } = await producer.metadata({ topics: [topic] }).catch((error) => {
       throw isUnknownTopic(error) ? new DeliveryError(`the topic ${topic} does not exist`) : error;
     });
-    for (const { host } of found.values()) await reach.requireWhollyAllowed(host);
+    for (const { host } of clusterBrokers.values()) await reach.requireWhollyAllowed(host);
     return producer;
   }
 
