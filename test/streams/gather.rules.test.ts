@@ -10,13 +10,13 @@ const at = (position: number, location = 0): LogPosition => ({ position: String(
 /**
  * Returns the entry after whose delivery the cursor is at this place: the last of its row, or an earlier one.
  */
-function entryBefore({ position, place }: LogPosition): { row: LogRow; place: number } {
+function entryBefore({ position, place }: LogPosition): { row: LogRow; index: number } {
   const row = { at: new Date(), kinds: '', profileIds: [], details: null, bytes: 0 };
   return place === 0
-    ? { row: { ...row, id: position, behind: '0', ids: ['last'] }, place: 0 }
+    ? { row: { ...row, id: position, behind: '0', ids: ['last'] }, index: 0 }
     : {
         row: { ...row, id: String(Number(position) + 1), behind: position, ids: Array(place + 1).fill('') },
-        place: place - 1,
+        index: place - 1,
       };
 }
 

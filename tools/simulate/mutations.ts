@@ -188,8 +188,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'workers/streams/read.ts',
-        find: 'return place + 1 === ids.length ?',
-        replace: 'return place < ids.length ?',
+        find: 'return index + 1 === ids.length ?',
+        replace: 'return index < ids.length ?',
       },
       // A scheduler's transactions are small: rows of the log have to be cut sooner.
       {

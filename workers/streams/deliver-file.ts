@@ -172,8 +172,8 @@ export function gather(options: GatherOptions): { gathered: Gathered; pieces: As
   let bytes = 0;
 
   /** @returns the envelope, or undefined if the file ends before it */
-  function accept({ row, place, message, envelope, bytes: length }: ReadMessage): string | undefined {
-    if (planned && isAfter(cursorAfter(row, place), planned.end)) return undefined;
+  function accept({ row, index, message, envelope, bytes: length }: ReadMessage): string | undefined {
+    if (planned && isAfter(cursorAfter(row, index), planned.end)) return undefined;
     const size = length + 1;
     const hour = hourOf(message.time);
     gathered.hour ??= lastHour && lastHour > hour ? lastHour : hour;
@@ -192,7 +192,7 @@ export function gather(options: GatherOptions): { gathered: Gathered; pieces: As
       piece.messages.push(one.message);
       piece.envelopes.push(envelope);
       gathered.messages += 1;
-      if (!planned) gathered.end = cursorAfter(one.row, one.place);
+      if (!planned) gathered.end = cursorAfter(one.row, one.index);
     }
     if (!planned) gathered.end = end;
     return { piece, continues: !planned || isAfter(planned.end, end) };

@@ -350,8 +350,8 @@ async function deliverPage({ read, end }: Page, { leased, context }: PageContext
 
 /** Returns the cursor after the last message of a batch. */
 function lastOf(batch: ReadMessage[]): Cursor {
-  const { row, place } = batch.at(-1)!;
-  return cursorAfter(row, place);
+  const { row, index } = batch.at(-1)!;
+  return cursorAfter(row, index);
 }
 
 /**

@@ -38,7 +38,7 @@ export function openReader(
     if (!last) return undefined;
     await turn?.(parts[0]!.row.at);
     const [begun, ...others] = await source.messagesOf(workspaceId, parts);
-    const read = begun!.filter(({ place }) => place >= cursor.place).concat(...others);
+    const read = begun!.filter(({ index }) => index >= cursor.place).concat(...others);
     cursor = cursorAfter(last.row, last.end - 1);
     rows = left;
     return { read, end: cursor };
@@ -49,8 +49,8 @@ export function openReader(
  * Returns the cursor after an entry of a row. In the middle of a row, its position identifies that row
  * exactly.
  */
-export function cursorAfter({ id, ids }: LogRow, place: number): Cursor {
-  return place + 1 === ids.length ? { position: id, place: 0 } : { position: idBefore(id), place: place + 1 };
+export function cursorAfter({ id, ids }: LogRow, index: number): Cursor {
+  return index + 1 === ids.length ? { position: id, place: 0 } : { position: idBefore(id), place: index + 1 };
 }
 
 /**

@@ -47,7 +47,7 @@ export interface Part {
 /** The message of an entry, with the place of the entry in its row. */
 export interface ReadMessage {
   row: LogRow;
-  place: number;
+  index: number;
   message: Message;
   /** The envelope as JSON, and its length in bytes. */
   envelope: string;
@@ -89,14 +89,14 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
 
   /** Returns the cached rows after a position that another destination has read. */
   function follow(workspaceId: string, { position, place: index }: LogPosition): LogRow[] {
-    const found: LogRow[] = [];
+    const cachedRows: LogRow[] = [];
     let entries = -index;
     for (let row = rows.get(`${workspaceId}/${position}`); row; row = rows.get(`${workspaceId}/${row.id}`)) {
-      found.push(row);
+      cachedRows.push(row);
       entries += row.ids.length;
-      if (entries >= ENTRIES || found.length === ROWS) break;
+      if (entries >= ENTRIES || cachedRows.length === ROWS) break;
     }
-    return found;
+    return cachedRows;
   }
 
   async function loadParts(workspaceId: string, parts: Part[]): Promise<ReadMessage[][]> {
@@ -121,7 +121,7 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
         const message = messageOf(row, index, { workspaceId, time, activity, names });
         if (!message) continue;
         const envelope = envelopeOf(message, serviceIdField);
-        messages.push({ row, place: index, message, envelope, bytes: Buffer.byteLength(envelope) });
+        messages.push({ row, index, message, envelope, bytes: Buffer.byteLength(envelope) });
       }
       return messages;
     });
@@ -161,10 +161,10 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
       try {
         return await Promise.all(results);
       } finally {
-        const found = await loaded?.catch(() => undefined);
+        const messages = await loaded?.catch(() => undefined);
         for (const [index, key] of keys.entries()) {
           inProgress.delete(key);
-          if (found) cachedMessages.set(key, found[index]!);
+          if (messages) cachedMessages.set(key, messages[index]!);
         }
       }
     },
