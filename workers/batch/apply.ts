@@ -195,15 +195,15 @@ async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<ByW
     wanted.set(workspaceId, email, { workspaceId, email });
   }
   const sound = [...wanted.values()];
-  const found = new ByWorkspace<true>();
-  if (sound.length === 0) return found;
+  const crowdedEmails = new ByWorkspace<true>();
+  if (sound.length === 0) return crowdedEmails;
   const crowded = await findCrowdedEmails(
     tx,
     sound.map(({ workspaceId }) => workspaceId),
     sound.map(({ email }) => email),
   );
-  for (const { workspaceId, email } of crowded) found.set(workspaceId, email, true);
-  return found;
+  for (const { workspaceId, email } of crowded) crowdedEmails.set(workspaceId, email, true);
+  return crowdedEmails;
 }
 
 async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<ByWorkspace<true>> {
@@ -232,9 +232,9 @@ async function loadLabels(
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
   if (wanted.size === 0) return [];
-  const found = await findAliasLabels(tx, [...wanted]);
+  const rows = await findAliasLabels(tx, [...wanted]);
   const labels = new Map([...wanted].map((profile) => [profile, [] as string[]]));
-  for (const { workspaceId, id, label } of found) labels.get(profiles.get(workspaceId, id)!)!.push(label);
+  for (const { workspaceId, id, label } of rows) labels.get(profiles.get(workspaceId, id)!)!.push(label);
   return [...labels].map(([profile, its]) => ({ profile, labels: its }));
 }
 
@@ -255,6 +255,6 @@ async function loadDeprecated(
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
   if (wanted.size === 0) return [];
-  const found = await countDeprecated(tx, [...wanted]);
-  return found.map(({ workspaceId, id, number }) => ({ profile: profiles.get(workspaceId, id)!, number }));
+  const counts = await countDeprecated(tx, [...wanted]);
+  return counts.map(({ workspaceId, id, number }) => ({ profile: profiles.get(workspaceId, id)!, number }));
 }

@@ -29,24 +29,24 @@ export class AttributeNames {
 
   /** Returns the names and types among applied objects that this process has not recorded yet. */
   newAmong(applied: readonly WorkItem[]): Names {
-    const found: Names = new Map();
+    const newNames: Names = new Map();
     for (const { workspaceId, object } of applied) {
       if (object.kind !== 'attributes') continue;
       if (this.#full.size > 0 && this.#isFull(workspaceId)) continue;
-      this.#collect(found, workspaceId, object);
+      this.#collect(newNames, workspaceId, object);
     }
-    return found;
+    return newNames;
   }
 
-  #collect(found: Names, workspaceId: string, { set, change }: AcceptedAttributes): void {
-    const known = this.#remembered.get(workspaceId);
+  #collect(newNames: Names, workspaceId: string, { set, change }: AcceptedAttributes): void {
+    const remembered = this.#remembered.get(workspaceId);
     const add = (name: string, type: number) => {
-      if (type === 0 || ((known?.get(name) ?? 0) & type) !== 0) return;
-      let names = found.get(workspaceId);
+      if (type === 0 || ((remembered?.get(name) ?? 0) & type) !== 0) return;
+      let names = newNames.get(workspaceId);
       if (!names) {
-        if (found.size >= MAX_WORKSPACES) return;
+        if (newNames.size >= MAX_WORKSPACES) return;
         names = new Map();
-        found.set(workspaceId, names);
+        newNames.set(workspaceId, names);
       }
       names.set(name, (names.get(name) ?? 0) | type);
     };
@@ -63,8 +63,8 @@ export class AttributeNames {
   }
 
   /** Turns new names into rows, up to MAX_NAMES per workspace. */
-  async rowsOf(tx: Connection, found: Names): Promise<AttributeNameRow[]> {
-    const workspaces = [...found.keys()];
+  async rowsOf(tx: Connection, newNames: Names): Promise<AttributeNameRow[]> {
+    const workspaces = [...newNames.keys()];
     const counts = await sendPipelined(
       tx,
       workspaces.map((workspaceId) => () => countAttributeNames(tx, workspaceId)),
@@ -72,7 +72,7 @@ export class AttributeNames {
     return workspaces.flatMap((workspaceId, index) => {
       const room = MAX_NAMES - counts[index]!;
       if (room <= 0) this.#full.set(workspaceId, performance.now() + FULL_MS);
-      const names = [...found.get(workspaceId)!].slice(0, room);
+      const names = [...newNames.get(workspaceId)!].slice(0, room);
       return names.map(([name, types]) => ({ workspaceId, name, types }));
     });
   }

@@ -148,17 +148,17 @@ async function findNamed(tx: Connection, named: AllNamed, chosen: Chosen) {
 type FoundProfiles = Awaited<ReturnType<typeof findNamed>>;
 
 /** Adds the found profiles. @returns external ids without a profile, which may have been renamed */
-function takeIn(profiles: Profiles, named: AllNamed, found: FoundProfiles): Missing {
-  const missing = addFound(profiles, named.external_id, found.external);
-  const missingPlain = addPlain(profiles, named.plain, found.ids);
-  for (const row of found.aliased) {
+function takeIn(profiles: Profiles, named: AllNamed, loaded: FoundProfiles): Missing {
+  const missing = addFound(profiles, named.external_id, loaded.external);
+  const missingPlain = addPlain(profiles, named.plain, loaded.ids);
+  for (const row of loaded.aliased) {
     const user_alias = { alias_label: row.aliasLabel, alias_name: row.aliasName };
     profiles.addUnder({ user_alias }, row);
   }
-  for (const row of found.ofServices) profiles.addUnder({ service_id: toServiceId(row.id) }, row);
-  addSharing(profiles, found.withEmail, emailOf);
-  addSharing(profiles, found.withPhone, phoneOf);
-  for (const { workspaceId, address, rows } of found.chosen)
+  for (const row of loaded.ofServices) profiles.addUnder({ service_id: toServiceId(row.id) }, row);
+  addSharing(profiles, loaded.withEmail, emailOf);
+  addSharing(profiles, loaded.withPhone, phoneOf);
+  for (const { workspaceId, address, rows } of loaded.chosen)
     profiles.addCandidates(workspaceId, address, rows);
   return {
     workspaceIds: [...missing.workspaceIds, ...missingPlain.workspaceIds],
@@ -179,17 +179,17 @@ function addName({ workspaceIds, values }: Missing, workspaceId: string, value: 
 }
 
 /** Adds profiles that were found by external id. @returns the external ids without a profile */
-function addFound(profiles: Profiles, { workspaceIds, values }: Named, found: FoundProfile[]): Missing {
-  for (const { place, id, email, phone, phoneValid, isLittle } of found) {
+function addFound(profiles: Profiles, { workspaceIds, values }: Named, rows: FoundProfile[]): Missing {
+  for (const { place, id, email, phone, phoneValid, isLittle } of rows) {
     const workspaceId = workspaceIds[place - 1]!;
     const externalId = values[place - 1]!;
     const row = { workspaceId, id, externalId, email, phone, phoneValid };
     profiles.addUnder({ external_id: externalId }, row).knowLittle(isLittle);
   }
   const missing: Missing = { workspaceIds: [], values: [] };
-  if (found.length === values.length) return missing;
+  if (rows.length === values.length) return missing;
   const foundRows = new Set<number>();
-  for (const { place } of found) foundRows.add(place);
+  for (const { place } of rows) foundRows.add(place);
   for (let index = 0; index < values.length; index++)
     if (!foundRows.has(index + 1)) addName(missing, workspaceIds[index]!, values[index]!);
   return missing;

@@ -86,9 +86,9 @@ function settings(items: WorkItem[], profiles: Profiles): Setting[] {
     const { workspaceId, object } = item;
     if (object.kind !== 'attributes' || !object.identifier) continue;
     const { identifier, standard } = object;
-    const known = all.get(workspaceId, identifier);
-    const naming = known ?? { workspaceId, identifier, objects: 0, standards: [] };
-    if (!known) all.set(workspaceId, identifier, naming);
+    const existing = all.get(workspaceId, identifier);
+    const naming = existing ?? { workspaceId, identifier, objects: 0, standards: [] };
+    if (!existing) all.set(workspaceId, identifier, naming);
     naming.objects++;
     if (standard && setsAddress(item)) naming.standards.push(standard);
   }

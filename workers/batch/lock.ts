@@ -23,8 +23,8 @@ export function chosenBy(
   const { identifier } = selector;
   if (!isAddress(identifier)) return profiles.reachable(workspaceId, identifier);
   if (profiles.isCrowded(workspaceId, identifier)) return [];
-  const found = pick(profiles, workspaceId, selector);
-  return typeof found === 'object' ? [found] : [];
+  const profile = pick(profiles, workspaceId, selector);
+  return typeof profile === 'object' ? [profile] : [];
 }
 
 /** Profiles to lock, with the reason for each. */
@@ -182,10 +182,11 @@ async function holdLarge(
       keys: [...keys],
     })),
   );
-  const found = new ByWorkspace<LargeAttributes>();
-  for (const row of read) found.set(row.workspaceId, row.id, row);
+  const largeAttributes = new ByWorkspace<LargeAttributes>();
+  for (const row of read) largeAttributes.set(row.workspaceId, row.id, row);
   for (const { profile, names, keys } of targets) {
-    const { sizes, custom }: Partial<LargeAttributes> = found.get(profile.workspaceId, profile.id) ?? {};
+    const { sizes, custom }: Partial<LargeAttributes> =
+      largeAttributes.get(profile.workspaceId, profile.id) ?? {};
     const sizeOf = (name: string) =>
       sizes && Object.hasOwn(sizes, name) ? storedNameBytes(name) + sizes[name]! : 0;
     profile.hold({
@@ -203,12 +204,12 @@ function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
     profile: LoadedProfile,
     { measured, isBlind = false, object }: Omit<Wish, 'profile'> & { isBlind?: boolean },
   ) => {
-    const known = wanted.get(profile);
-    if (!known) wanted.set(profile, { measured, isBlind, objects: object ? [object] : [] });
+    const existing = wanted.get(profile);
+    if (!existing) wanted.set(profile, { measured, isBlind, objects: object ? [object] : [] });
     else {
-      known.measured ||= measured;
-      known.isBlind &&= isBlind;
-      if (object) known.objects.push(object);
+      existing.measured ||= measured;
+      existing.isBlind &&= isBlind;
+      if (object) existing.objects.push(object);
     }
   };
   for (const item of items) {
@@ -278,8 +279,8 @@ function changedBy({ workspaceId, object }: WorkItem, profiles: Profiles): Itera
   const reachable = [...profiles.reachable(workspaceId, identifier)];
   if (!isAddress(identifier) || reachable.length <= FEW_HOLDERS) return reachable;
   if (profiles.isCrowded(workspaceId, identifier)) return [];
-  const found = profiles.find(workspaceId, identifier);
-  return typeof found === 'object' ? [found] : [];
+  const profile = profiles.find(workspaceId, identifier);
+  return typeof profile === 'object' ? [profile] : [];
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set();

@@ -224,8 +224,8 @@ async function noteAndCommit(tx: Connection, ended: Ended, commit: Commit): Prom
   const replayed = ended.replayed.size === 0 ? [] : replaysAmong(applied, ended.replayed);
   const usage = tallyUsage(applied);
   const counts = { applied, namedElsewhere, deadLetters: lost.size, seconds, cut };
-  const found = ended.names.newAmong(applied);
-  const named = found.size === 0 ? [] : await ended.names.rowsOf(tx, found);
+  const newNames = ended.names.newAmong(applied);
+  const named = newNames.size === 0 ? [] : await ended.names.rowsOf(tx, newNames);
   const [marked] = await sendPipelined(tx, [
     () => replayed.length > 0 && markReplayed(tx, replayed),
     // Other lanes update the same rows, so these are locked last and only for the duration of a COMMIT.

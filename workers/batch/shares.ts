@@ -79,11 +79,11 @@ const declared = new WeakMap<Pool, LRUCache<string, true>>();
  * and all concurrent transactions would wait for that one to end. Once the row exists, no transaction waits for it.
  */
 async function createWorkspaceRow(pool: Pool, workspaceId: string, limits: Limits): Promise<void> {
-  const known = declared.get(pool) ?? new LRUCache<string, true>({ max: 10_000 });
-  declared.set(pool, known);
-  if (known.get(workspaceId)) return;
+  const declaredIds = declared.get(pool) ?? new LRUCache<string, true>({ max: 10_000 });
+  declared.set(pool, declaredIds);
+  if (declaredIds.get(workspaceId)) return;
   await inTransaction(pool, (tx) => declareWorkspace(tx, workspaceId), limits);
-  known.set(workspaceId, true);
+  declaredIds.set(workspaceId, true);
 }
 
 /**

@@ -12,8 +12,8 @@ export class Sharing {
   }
 
   of(workspaceId: string, address: Address): SharedAddress {
-    const known = this.#addresses.get(workspaceId, address);
-    if (known) return known;
+    const existing = this.#addresses.get(workspaceId, address);
+    if (existing) return existing;
     const made = new SharedAddress();
     this.#addresses.set(workspaceId, address, made);
     return made;

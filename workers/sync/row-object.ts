@@ -153,7 +153,7 @@ function isText(value: Json | undefined): value is string {
 /** Returns a digest of all columns that a sync uses, in hex. Equal rows have equal fingerprints. */
 export function fingerprintOf({ updatedAt, unreadable, identifiers, payload }: SourceRow): string {
   const { external_id, alias_name, alias_label, service_id, email, phone } = identifiers;
-  const known = [
+  const content = [
     updatedAt ?? null,
     unreadable ?? null,
     external_id ?? null,
@@ -164,7 +164,7 @@ export function fingerprintOf({ updatedAt, unreadable, identifiers, payload }: S
     phone ?? null,
     payload ?? null,
   ];
-  return createHash('sha256').update(JSON.stringify(known)).digest('hex');
+  return createHash('sha256').update(JSON.stringify(content)).digest('hex');
 }
 
 /** Counts equal fingerprints. */

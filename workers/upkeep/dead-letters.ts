@@ -71,8 +71,12 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
   async function show(ids: readonly string[]): Promise<void> {
     for (let start = 0; start < ids.length; start += CHUNK) {
       if ((await queue.getWaitingCount()) >= MAX_JOBS) return;
-      const found = await selectDeadLetters(database.pool, ids.slice(start, start + CHUNK), SHOWN_BYTES);
-      const waiting = found.filter(({ state }) => state === 'waiting');
+      const deadLetters = await selectDeadLetters(
+        database.pool,
+        ids.slice(start, start + CHUNK),
+        SHOWN_BYTES,
+      );
+      const waiting = deadLetters.filter(({ state }) => state === 'waiting');
       await queue.addBulk(waiting.map(toJob));
       for (const { id, replays } of waiting) shown.set(jobId(id, replays), { id, replays });
     }
@@ -114,10 +118,10 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     for (let start = 0; start < keys.length; start += CHUNK) {
       const chunk = keys.slice(start, start + CHUNK);
       const ids = chunk.map((key) => shown.get(key)!.id);
-      const found = new Map((await selectDeadLetters(database.pool, ids, 0)).map((row) => [row.id, row]));
+      const rowById = new Map((await selectDeadLetters(database.pool, ids, 0)).map((row) => [row.id, row]));
       for (const key of chunk) {
         const { id, replays } = shown.get(key)!;
-        const row = found.get(id);
+        const row = rowById.get(id);
         // The replay is in progress. If it does not reach its lane, this job is needed to retry it.
         if (row?.state === 'replaying' && row.replays === replays + 1) continue;
         // The dead letter still waits, but later ones have taken its place in the query. The limit of the

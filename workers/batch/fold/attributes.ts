@@ -12,17 +12,17 @@ import { moveEmail, movePhone, own, subjectOf } from './states.ts';
  * @returns the reason why the object cannot be applied, or RELOAD; in both cases the object has changed no data
  */
 export function foldAttributes(
-  found: LoadedProfile | undefined,
+  existing: LoadedProfile | undefined,
   item: WorkItem<AcceptedAttributes>,
   changes: Changes,
 ): string | undefined | typeof RELOAD {
   const { workspaceId, object } = item;
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
-  const custom = found?.custom ?? new CustomAttributes(true);
+  const custom = existing?.custom ?? new CustomAttributes(true);
   const refused = custom.apply(object);
   if (refused !== undefined) return refused;
-  const profile = found ?? changes.profiles.create(workspaceId, object.identifier, custom);
+  const profile = existing ?? changes.profiles.create(workspaceId, object.identifier, custom);
   apply(item, { profile, groups }, changes);
   for (const token of object.push_tokens ?? []) give(token, profile, changes);
   return undefined;

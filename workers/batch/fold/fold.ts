@@ -84,22 +84,22 @@ function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes:
   const { profiles } = changes;
   if (isAddress(identifier) && profiles.isCrowded(workspaceId, identifier))
     return refuse(item, tooManyHolders(identifier), changes);
-  const found = profiles.find(workspaceId, identifier);
-  if (found === RELOAD) return RELOAD;
-  if (!found && object.create === false) return undefined;
+  const existing = profiles.find(workspaceId, identifier);
+  if (existing === RELOAD) return RELOAD;
+  if (!existing && object.create === false) return undefined;
   // A new user would get the pinned address.
-  if (!found && isAddress(identifier) && profiles.isPinned(workspaceId, identifier)) return RELOAD;
-  if (found && isNamedElsewhere(item, identifier, found)) changes.namedElsewhere.push(item);
+  if (!existing && isAddress(identifier) && profiles.isPinned(workspaceId, identifier)) return RELOAD;
+  if (existing && isNamedElsewhere(item, identifier, existing)) changes.namedElsewhere.push(item);
   if (object.kind === 'attributes') {
-    if (object.standard && meetsSealed({ workspaceId, profile: found }, object.standard, changes))
+    if (object.standard && meetsSealed({ workspaceId, profile: existing }, object.standard, changes))
       return RELOAD;
     // It was reached by an address that it got in this round, so its stored data was not loaded.
-    if (found && !found.isLockedFor(object.change)) return RELOAD;
-    if (found && object.standard && !canMove(found, object.standard, changes)) return RELOAD;
-    const reason = foldAttributes(found, item as WorkItem<AcceptedAttributes>, changes);
+    if (existing && !existing.isLockedFor(object.change)) return RELOAD;
+    if (existing && object.standard && !canMove(existing, object.standard, changes)) return RELOAD;
+    const reason = foldAttributes(existing, item as WorkItem<AcceptedAttributes>, changes);
     return typeof reason === 'string' ? refuse(item, reason, changes) : reason;
   }
-  const profile = found ?? profiles.create(workspaceId, identifier);
+  const profile = existing ?? profiles.create(workspaceId, identifier);
   profile.touch(ordinal);
   if (object.kind === 'events') foldEvent(profile, item as WorkItem<AcceptedEvent>, changes);
   else foldPurchase(profile, item as WorkItem<AcceptedPurchase>, changes);

@@ -103,14 +103,14 @@ function foldDelete(
   { user }: AcceptedDelete,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
-  const found = pick(profiles, item.workspaceId, user);
-  if (found === RELOAD || (found && (!found.isLockedFor() || losesPinned(found, { profiles }))))
+  const profile = pick(profiles, item.workspaceId, user);
+  if (profile === RELOAD || (profile && (!profile.isLockedFor() || losesPinned(profile, { profiles }))))
     return RELOAD;
   identity.deletes.push(item);
   profiles.sealIdentifier(item.workspaceId, user.identifier);
-  if (!found) return undefined;
-  identity.deleted.push(found);
-  profiles.seal(found);
+  if (!profile) return undefined;
+  identity.deleted.push(profile);
+  profiles.seal(profile);
   return undefined;
 }
 
@@ -195,18 +195,18 @@ function foldIdentify(
 ): FoldedIdentity {
   const { workspaceId, ordinal } = item;
   const { profiles, identity } = changes;
-  const found = pick(profiles, workspaceId, user);
+  const profile = pick(profiles, workspaceId, user);
   const owner = profiles.find(workspaceId, { external_id });
-  if (found === RELOAD || owner === RELOAD) return RELOAD;
-  if (found && !found.isLockedFor()) return RELOAD;
-  if (!found || found.externalId !== null || found === owner) return undefined;
+  if (profile === RELOAD || owner === RELOAD) return RELOAD;
+  if (profile && !profile.isLockedFor()) return RELOAD;
+  if (!profile || profile.externalId !== null || profile === owner) return undefined;
   if (owner && keeps_labels && 'user_alias' in user.identifier) {
     if (!owner.isLockedFor() || !owner.labels) return RELOAD;
     if (owner.labels.has(user.identifier.user_alias.alias_label)) return undefined;
   }
-  if (owner) return combine({ merged: found, kept: owner }, item, changes);
-  identity.externalIds.push({ workspaceId, id: found.id, externalId: external_id, ordinal });
-  profiles.seal(found);
+  if (owner) return combine({ merged: profile, kept: owner }, item, changes);
+  identity.externalIds.push({ workspaceId, id: profile.id, externalId: external_id, ordinal });
+  profiles.seal(profile);
   profiles.sealIdentifier(workspaceId, { external_id });
   return undefined;
 }
