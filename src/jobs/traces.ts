@@ -285,14 +285,14 @@ interface ListedTrace {
 /** Returns the requests of a workspace in encoded traces. */
 export function listTraces(bytes: Buffer, workspaceId: string): ListedTrace[] {
   const wanted = idBytes(workspaceId);
-  const found: ListedTrace[] = [];
+  const listed: ListedTrace[] = [];
   for (const { request, workspace, total, runs, key } of decodeTraces(bytes))
     if (workspace?.equals(wanted))
-      found.push({
+      listed.push({
         ...{ requestId: idOf(request), total, arrays: runs.map(({ array }) => array) },
         keyId: key && idOf(key),
       });
-  return found;
+  return listed;
 }
 
 /** Returns the trace of a request of a workspace directly from its envelope. */

@@ -94,9 +94,9 @@ export async function giveTeam(
 ): Promise<void> {
   const workspaceId = await workspaceOf(context, account.companyId, given.workspace);
   const where = { workspaceId, ...named(given.team) };
-  const found = await context.database.prisma.team.findFirst({ where, select: { id: true } });
-  if (!found) throw new Refusal('must be the name or id of a team of the workspace', 'team');
-  const team = { team: found.id, permissions };
+  const matchingTeam = await context.database.prisma.team.findFirst({ where, select: { id: true } });
+  if (!matchingTeam) throw new Refusal('must be the name or id of a team of the workspace', 'team');
+  const team = { team: matchingTeam.id, permissions };
   await store(context, account, {
     appGroups: withGroup(groupsOf(account), workspaceId, ({ teams = [], ...group }) => {
       const others = teams.filter((one) => one.team !== team.team);
@@ -128,11 +128,11 @@ export async function removeTeam(context: Context, account: Account, nameOrId: s
   let id = nameOrId;
   if (!own.includes(id)) {
     const where = { id: { in: own }, ...named(nameOrId) };
-    const found = await context.database.prisma.team.findMany({ where, select: { id: true }, take: 2 });
-    if (found.length > 1)
+    const matches = await context.database.prisma.team.findMany({ where, select: { id: true }, take: 2 });
+    if (matches.length > 1)
       throw new Refusal('several teams of the account have this name; enter the id of one', 'team');
-    if (!found[0]) return;
-    id = found[0].id;
+    if (!matches[0]) return;
+    id = matches[0].id;
   }
   const group = groups.find(({ teams = [] }) => teams.some(({ team }) => team === id))!;
   const teams = group.teams!.filter(({ team }) => team !== id);

@@ -62,8 +62,8 @@ const readListed = (
 ): Promise<Account[]> => prisma.account.findMany({ ...which, select: listed });
 
 async function positionOf(prisma: Database['prisma'], id: string): Promise<number | undefined> {
-  const found = await prisma.account.findUnique({ where: { id }, select: { position: true } });
-  return found ? Number(found.position) : undefined;
+  const account = await prisma.account.findUnique({ where: { id }, select: { position: true } });
+  return account ? Number(account.position) : undefined;
 }
 
 /** Maximum number of sessions per account. */
@@ -146,18 +146,18 @@ async function findNamed(
   if (owner === null)
     throw new Refusal(`no company has the name or the id '${company}'; see penstock companies list`);
   const which = isUuid(emailOrId) ? { id: emailOrId } : { email: emailOrId.toLowerCase() };
-  const [found, ...others] = await prisma.account.findMany({
+  const [first, ...others] = await prisma.account.findMany({
     where: { ...which, ...(owner && { companyId: owner.id }) },
     select: whole,
     take: 10,
   });
-  if (found && others.length > 0) {
-    const companies = [found, ...others].map((one) => one.company.name).join(', ');
+  if (first && others.length > 0) {
+    const companies = [first, ...others].map((one) => one.company.name).join(', ');
     throw new Refusal(
       `several companies have an account '${emailOrId}'; name one with --company: ${companies}`,
     );
   }
-  return found;
+  return first;
 }
 
 const again = async (context: Context, { id }: Account): Promise<Outcome<Account>> => {
@@ -263,13 +263,13 @@ export const accounts = describeResource<Account>({
     // Within a company, the indexes begin with the company, and the position is the order of creation as well.
     const cursor = after ?? before;
     const position = cursor === undefined ? undefined : await positionOf(prisma, cursor);
-    const found = await findAccountPage(pool, companyId, {
+    const accountPage = await findAccountPage(pool, companyId, {
       ...(email !== undefined && { condition: { op: 'sw', column: 'userName', value: email } }),
       ...(after === undefined ? { before: position } : { after: position }),
       ...{ newestFirst, limit },
     });
     return readListed(prisma, {
-      where: { id: { in: found.page.map(({ id }) => id) } },
+      where: { id: { in: accountPage.page.map(({ id }) => id) } },
       orderBy: { position: newestFirst ? 'desc' : 'asc' },
     });
   },

@@ -80,8 +80,8 @@ export const exports = describeResource<ShownExport>({
   async list({ database: { pool } }, { owners = [], before, limit }) {
     const [workspaceId] = owners;
     if (workspaceId === undefined) return [];
-    const found = await listExports(pool, workspaceId, { before, limit });
-    return found.map((one) => ({ ...one, workspaceId }));
+    const rows = await listExports(pool, workspaceId, { before, limit });
+    return rows.map((one) => ({ ...one, workspaceId }));
   },
   find: async () => undefined,
   nameOf: ({ segmentName }) => segmentName,

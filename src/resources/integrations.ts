@@ -79,7 +79,7 @@ async function findNamed(
     throw new Refusal(`no workspace has the name or the id '${workspace}'; see penstock workspaces list`);
   const wanted = { workspaceId: owner?.id, limit: MAX_SAME_NAME };
   const named = await selectIntegrations(pool, { ...wanted, name: nameOrId });
-  const [found, ...others] =
+  const [first, ...others] =
     named.length === 0 && isUuid(nameOrId)
       ? await selectIntegrations(pool, { ...wanted, id: nameOrId })
       : named;
@@ -89,7 +89,7 @@ async function findNamed(
       `several workspaces have an integration '${nameOrId}'; name one with --workspace: ${workspaces}`,
     );
   }
-  return found;
+  return first;
 }
 
 async function findById({ database }: Context, id: string): Promise<SelectedIntegration | undefined> {

@@ -294,10 +294,10 @@ export async function listOfOwners<One extends { id: string; workspaceId: string
   const listed: One[] = [];
   for (let cursor = after ?? before; listed.length < limit; ) {
     const position = newestFirst ? { before: cursor } : { after: cursor };
-    const found = await read({ workspaceId, ...position, newestFirst, limit: READ });
-    listed.push(...found.filter((one) => owners?.includes(one.workspaceId) ?? true));
-    if (found.length < READ) break;
-    cursor = found.at(-1)!.id;
+    const rows = await read({ workspaceId, ...position, newestFirst, limit: READ });
+    listed.push(...rows.filter((one) => owners?.includes(one.workspaceId) ?? true));
+    if (rows.length < READ) break;
+    cursor = rows.at(-1)!.id;
   }
   return listed.slice(0, limit);
 }

@@ -94,8 +94,8 @@ export const workspaces = describeResource<ShownWorkspace>({
     help: 'name or id of the workspace',
     by: () => 'the name or the id',
     async find({ database: { prisma } }, { text: nameOrId = '' }) {
-      const found = await prisma.workspace.findMany({ where: byNameOrId(nameOrId), include, take: 2 });
-      return found.find((one) => one.name === nameOrId) ?? found[0];
+      const matches = await prisma.workspace.findMany({ where: byNameOrId(nameOrId), include, take: 2 });
+      return matches.find((one) => one.name === nameOrId) ?? matches[0];
     },
   },
   empty: 'Users, keys and limits belong to a workspace.',
