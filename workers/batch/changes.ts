@@ -131,7 +131,7 @@ type PendingState = StateWrite & State & { group: string; how: 'set' | 'taken' |
 /** Subscription states of a round. A state is keyed by its group id, the global email state by GLOBAL. */
 export class States {
   /** Stored states of the subjects that were looked up. */
-  readonly #known = new BySubject<Map<string, State>>();
+  readonly #stored = new BySubject<Map<string, State>>();
   readonly #pending = new BySubject<Map<string, PendingState>>();
   /** Whether an address has a holder that the round has not loaded; absent if it was not looked up. */
   readonly #held = new ByWorkspace<boolean>();
@@ -140,11 +140,11 @@ export class States {
 
   /** Marks the stored states of a subject as known; `takeIn` adds them. */
   know(subject: Subject): void {
-    if (!this.#known.get(subject)) this.#known.set(subject, new Map());
+    if (!this.#stored.get(subject)) this.#stored.set(subject, new Map());
   }
 
   takeIn({ workspaceId, kind, subject, group, channel, state }: StoredState): void {
-    this.#known.get({ workspaceId, kind, name: subject })?.set(group, { channel, state });
+    this.#stored.get({ workspaceId, kind, name: subject })?.set(group, { channel, state });
   }
 
   noteHeld(workspaceId: string, email: string, held: boolean): void {
@@ -157,7 +157,7 @@ export class States {
 
   /** Returns the current states of a subject by group; undefined if they are not known. */
   of(subject: Subject): Map<string, State> | undefined {
-    const stored = this.#known.get(subject);
+    const stored = this.#stored.get(subject);
     if (!stored) return undefined;
     const states = new Map(stored);
     for (const [group, pending] of this.#pending.get(subject) ?? []) {
@@ -173,7 +173,7 @@ export class States {
 
   /** Sets a state unless the subject already has one for the group. */
   take({ subject, requestId }: StateWrite, group: string, { channel, state }: State): void {
-    if (this.#known.get(subject)?.has(group) || this.#pending.get(subject)?.has(group)) return;
+    if (this.#stored.get(subject)?.has(group) || this.#pending.get(subject)?.has(group)) return;
     this.#write({ subject, requestId, group, channel, state, how: 'taken' });
   }
 

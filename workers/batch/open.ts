@@ -113,12 +113,12 @@ function openOne(opening: Opening, delivery: Delivery): void {
   const { id: envelope, lane, lanes = 1, share } = delivery;
   const { requests, objects } = delivery.envelope;
   const requestIndexes = requestIndexesOf(delivery.envelope);
-  const known = requests.map(isKnown);
+  const areValid = requests.map(isKnown);
   for (let index = 0; index < objects.length; index++) {
     const object = objects[index]!;
     const named = requestIndexes[index] as number;
     // The index is not validated yet: it could be the string `length`.
-    const request = known[named] === true ? requests[named] : undefined;
+    const request = areValid[named] === true ? requests[named] : undefined;
     if (share && share.workspaceId !== ownerOf(request)) continue;
     const reason = findFault(object, request);
     if (reason === undefined) {

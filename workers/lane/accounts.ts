@@ -82,8 +82,8 @@ export class Accounts implements AccountsView {
   }
 
   unitsOf(workspaceId: string, { objects, bytes }: PartSize): number {
-    const known = this.#accounts.get(workspaceId)?.unitsPerObject ?? 1;
-    return Math.max(1, objects * known, objects + bytes / BYTES_PER_UNIT);
+    const unitsPerObject = this.#accounts.get(workspaceId)?.unitsPerObject ?? 1;
+    return Math.max(1, objects * unitsPerObject, objects + bytes / BYTES_PER_UNIT);
   }
 
   /** Returns whether the units per object have been measured for all of these workspaces. */
@@ -157,8 +157,8 @@ export class Accounts implements AccountsView {
   }
 
   #accountOf(workspaceId: string): Account {
-    const known = this.#accounts.get(workspaceId);
-    if (known) return known;
+    const existing = this.#accounts.get(workspaceId);
+    if (existing) return existing;
     const made: Account = {
       servedUntil: this.#virtualTime,
       unitsPerObject: undefined,

@@ -216,8 +216,8 @@ export class Isolation implements IsolationView {
   }
 
   #isolate(workspaceId: string): Isolated {
-    const known = this.#isolated.get(workspaceId);
-    if (known) return known;
+    const existing = this.#isolated.get(workspaceId);
+    if (existing) return existing;
     const isolated = { ranges: [], poison: new Map(), limit: NO_LIMIT, ...noFailures() };
     this.#isolated.set(workspaceId, isolated);
     return isolated;

@@ -148,9 +148,9 @@ export class LaneWindow {
 
   /** Starts the window with the envelope that the lane store leased to this worker. */
   begin(lease: Lease, data: WireEnvelope): void {
-    const known = this.#read.get(lease.id);
+    const cached = this.#read.get(lease.id);
     this.#lease = lease;
-    this.#leased = known ?? this.#open({ id: lease.id, data });
+    this.#leased = cached ?? this.#open({ id: lease.id, data });
     this.#envelopes = [this.#leased];
     // The lane keeps waiting at the fences of the last snapshot until the next one.
     this.#openFences();
@@ -252,7 +252,7 @@ export class LaneWindow {
 
   async #refresh(lease: Lease): Promise<boolean> {
     const before = this.#snapshot;
-    const snapshot = await this.#look(lease);
+    const snapshot = await this.#takeSnapshot(lease);
     if (!snapshot) {
       if (this.#lease === lease) this.forget();
       return false;
@@ -267,7 +267,7 @@ export class LaneWindow {
   }
 
   /** Takes a snapshot, or keeps the previous one. @returns undefined if the lease is lost */
-  async #look(lease: Lease): Promise<Snapshot | undefined> {
+  async #takeSnapshot(lease: Lease): Promise<Snapshot | undefined> {
     const { laneStore } = this.#options;
     const now = performance.now();
     const isDeepDue = this.#isDeep && now - this.#lastDeepAt >= DEEP_MS;
@@ -297,9 +297,9 @@ export class LaneWindow {
     for (const [index, job] of ids.entries()) {
       if (this.#done.has(job)) continue;
       left.push(index);
-      const known = ends.has(job) ? undefined : this.#read.get(job);
-      if (known) read.set(job, known);
-      envelopes.push(known ?? { id: ledgerKey(job), job, tag: tags[index] });
+      const cached = ends.has(job) ? undefined : this.#read.get(job);
+      if (cached) read.set(job, cached);
+      envelopes.push(cached ?? { id: ledgerKey(job), job, tag: tags[index] });
     }
     this.#read = read;
     this.#envelopes = envelopes;
@@ -345,15 +345,15 @@ export class LaneWindow {
 
   /** Chooses envelopes up to the size of a full transaction, while one workspace sends alone. */
   #wantedAlone({ ids, ends }: Snapshot, atOnce: number): string[] {
-    let found = this.#leased && !this.#done.has(this.#leased.job) ? this.#sizeOf(this.#leased) : 0;
+    let fullness = this.#leased && !this.#done.has(this.#leased.job) ? this.#sizeOf(this.#leased) : 0;
     const wanted: string[] = [];
     for (const job of ids) {
-      if (found >= 1 || wanted.length >= atOnce || ends.has(job)) break;
+      if (fullness >= 1 || wanted.length >= atOnce || ends.has(job)) break;
       if (this.#done.has(job)) continue;
-      const known = this.#read.get(job);
-      if (known?.isBarrier) break;
-      if (!known) wanted.push(job);
-      found += known ? this.#sizeOf(known) : this.#typical;
+      const cached = this.#read.get(job);
+      if (cached?.isBarrier) break;
+      if (!cached) wanted.push(job);
+      fullness += cached ? this.#sizeOf(cached) : this.#typical;
     }
     return wanted;
   }
@@ -375,10 +375,10 @@ export class LaneWindow {
     const more: string[] = [];
     for (const [index, job] of ids.entries()) {
       if (this.#done.has(job) || ends.has(job)) continue;
-      const known = this.#read.get(job);
-      if (known?.isBarrier) break;
-      if (known) {
-        total += this.#hold(known, held);
+      const cached = this.#read.get(job);
+      if (cached?.isBarrier) break;
+      if (cached) {
+        total += this.#hold(cached, held);
         continue;
       }
       const tag = tags[index];
@@ -406,9 +406,9 @@ export class LaneWindow {
    * Adds the data of an envelope to the totals of its workspaces, by tag.
    * @returns the size of the envelope
    */
-  #hold(known: Known, held: Map<string, Held>): number {
-    const size = this.#sizeOf(known);
-    for (const [workspaceId, part] of known.parts ?? []) {
+  #hold(envelope: Known, held: Map<string, Held>): number {
+    const size = this.#sizeOf(envelope);
+    for (const [workspaceId, part] of envelope.parts ?? []) {
       const tag = tagOf(workspaceId);
       const { units = 0, size: before = 0 } = held.get(tag) ?? {};
       const own = Math.max(part.objects / ENOUGH_OBJECTS, part.bytes / ENOUGH_BYTES);
@@ -440,13 +440,13 @@ export class LaneWindow {
       return { id, job, tag, fence };
     }
     const bytes = characters ?? jsonBytesAtLeast((data?.objects ?? null) as Json);
-    const known = {
+    const envelope = {
       ...waiting(fence ? { ...delivery, id: fence.fence.id } : delivery, bytes),
       ...{ job, tag, ...(fence && { fence }) },
     };
-    for (const workspaceId of known.parts!.keys()) accounts.see(tagOf(workspaceId));
-    this.#typical += (this.#sizeOf(known) - this.#typical) / 8;
-    return known;
+    for (const workspaceId of envelope.parts!.keys()) accounts.see(tagOf(workspaceId));
+    this.#typical += (this.#sizeOf(envelope) - this.#typical) / 8;
+    return envelope;
   }
 
   #fenceIn(delivery: Delivery): FenceEntry | undefined {

@@ -131,7 +131,7 @@ export function startLanes(options: LanesOptions): Lanes {
       // A worker tries an unreadable lane again after STAND_BACK_MS, so an older entry means that the lane went on.
       const isThere = ({ at }: { at: number }) => now - at < 2 * STAND_BACK_MS;
       return [...unreadable]
-        .filter(([, found]) => isThere(found))
+        .filter(([, entry]) => isThere(entry))
         .map(([lane, { version }]) => ({ lane, version, reads }));
     },
     held: () => [...held.values()].sort((one, other) => one.lane - other.lane),

@@ -225,10 +225,10 @@ export class Scheduler {
       isolation: withTroubled ? isolation : isolation.untroubled(),
     });
     if (!batch) return undefined;
-    const known = new Map(window.map((one) => [one.id, one]));
+    const envelopeById = new Map(window.map((one) => [one.id, one]));
     const texts = new Map<string, PartSize>();
     const deliveries = batch.envelopes.map(({ id, workspaces }) => {
-      const { delivery, parts } = known.get(id)!;
+      const { delivery, parts } = envelopeById.get(id)!;
       for (const one of workspaces) {
         const { objects, bytes } = parts!.get(one)!;
         const before = texts.get(one) ?? { objects: 0, bytes: 0 };
@@ -252,8 +252,8 @@ export class Scheduler {
   }
 
   #stateOf(lane: number): LaneState {
-    const known = this.#lanes.get(lane);
-    if (known) return known;
+    const existing = this.#lanes.get(lane);
+    if (existing) return existing;
     const state = { isolation: new Isolation(), nextWait: undefined };
     this.#lanes.set(lane, state);
     return state;
@@ -389,8 +389,8 @@ export class Scheduler {
 
   /** Limits the first round, because data loaded for objects that do not fit into the time has to be loaded again. */
   #firstRound(objects: Batch['objects'], only: string | undefined): number | undefined {
-    const known = only === undefined ? undefined : this.accounts.firstRound(only);
-    return known ?? (this.accounts.areMeasured(objects.keys()) ? undefined : FIRST_ROUND);
+    const measured = only === undefined ? undefined : this.accounts.firstRound(only);
+    return measured ?? (this.accounts.areMeasured(objects.keys()) ? undefined : FIRST_ROUND);
   }
 
   #charge(

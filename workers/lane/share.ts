@@ -218,13 +218,13 @@ export function createLaneShares(
      * @returns the lanes to work, in order; the worker has to close and give back any other lane that it has open
      */
     async beat(open: number[], leaves = false): Promise<number[]> {
-      const [found, ...assigned] = await commands.shareLanes(
+      const [newVersion, ...assigned] = await commands.shareLanes(
         ...[WORKERS, OWNERS, LATER, VERSION],
         ...[id, lease, layout.shards * layout.lanes, version, reads, leaves ? 'leaves' : ''],
         [',', ...open.map((lane) => `${lane},`)].join(''),
       );
-      if (found === undefined) return own;
-      version = String(found);
+      if (newVersion === undefined) return own;
+      version = String(newVersion);
       // A minus sign marks a lane of a dead worker. Its lease is ended only now that the lane belongs to this worker.
       for (const lane of assigned)
         if (String(lane).startsWith('-')) void release(Number(String(lane).slice(1)));
