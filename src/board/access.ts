@@ -72,13 +72,13 @@ function viewerOf({ user, accountId, companyId, full, granted, lookUp }: Given):
     full,
     workspacesWith: (right) => granted.filter((one) => has(one, right)).map(({ id, name }) => ({ id, name })),
     async find(right, idOrName) {
-      const known = byId.get(idOrName) ?? granted.find(({ name }) => name === idOrName);
-      if (known) return has(known, right) ? { id: known.id, name: known.name } : undefined;
+      const grant = byId.get(idOrName) ?? granted.find(({ name }) => name === idOrName);
+      if (grant) return has(grant, right) ? { id: grant.id, name: grant.name } : undefined;
       // A list below the limit is complete, so no lookup is needed.
-      const found = granted.length < MAX_WORKSPACES ? null : await lookUp?.(idOrName);
-      if (!found) return undefined;
-      byId.set(found.id, { ...found, names: 'all' });
-      return found;
+      const workspace = granted.length < MAX_WORKSPACES ? null : await lookUp?.(idOrName);
+      if (!workspace) return undefined;
+      byId.set(workspace.id, { ...workspace, names: 'all' });
+      return workspace;
     },
     can: (right, workspaceId) => {
       // The operator has every right, so the workspace does not need to be loaded.
@@ -148,14 +148,14 @@ export async function accountViewer(prisma: Prisma, account: AccountRights): Pro
   const groups = (account.appGroups as StoredGroup[]).slice(0, MAX_WORKSPACES);
   if (groups.length === 0) return viewerOf({ user, accountId, companyId, full: false, granted: [] });
   const sets = groups.flatMap(({ permissionSet }) => permissionSet ?? []);
-  const [workspaces, found] = await Promise.all([
+  const [workspaces, permissionSets] = await Promise.all([
     prisma.workspace.findMany({
       ...page,
       where: { companyId, id: { in: groups.map(({ workspace }) => workspace) } },
     }),
     sets.length === 0 ? [] : prisma.permissionSet.findMany({ where: { companyId, id: { in: sets } } }),
   ]);
-  const ofSet = new Map(found.map(({ id, permissions }) => [id, permissions]));
+  const ofSet = new Map(permissionSets.map(({ id, permissions }) => [id, permissions]));
   const ofWorkspace = new Map<string, Set<string>>();
   for (const { workspace, permissions, permissionSet } of groups) {
     const names = ofWorkspace.get(workspace) ?? new Set();

@@ -131,12 +131,12 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
     ): Promise<string | undefined> {
       guesses++;
       try {
-        const found = await prisma.account.findMany({
+        const accounts = await prisma.account.findMany({
           where: { email, active: true, passwordHash: { not: null } },
           take: MAX_ACCOUNTS,
         });
-        if (found.length === 0) await isPassword(password, await decoy);
-        for (const account of found) {
+        if (accounts.length === 0) await isPassword(password, await decoy);
+        for (const account of accounts) {
           if (!(await isPassword(password, account.passwordHash!))) continue;
           const secret = await begin(account, arrival);
           if (secret !== undefined) return secret;

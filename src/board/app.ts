@@ -139,17 +139,17 @@ export function createBoardApp({
   addPage('/healthz', (response) => response.json({ message: 'alive' }));
   // Uses the result of the last check, which is about half a second old. Frequent probes therefore add no load to the stores.
   addPage('/readyz', (response) => {
-    const found = missing();
+    const lackingNames = missing();
     const leaving = isLeaving();
-    const ready = found.length === 0 && !leaving;
+    const ready = lackingNames.length === 0 && !leaving;
     const message = ready ? 'ready' : 'not ready';
     const lost = loss();
     const body = {
-      ...{ message, missing: found, ...(lost && { loss: printedLoss(lost) }) },
+      ...{ message, missing: lackingNames, ...(lost && { loss: printedLoss(lost) }) },
       ...(leaving && { leaving }),
       ...ownProblems(
         { connection: { kind }, dependencies: { lacking } },
-        { missing: found, loss: lost, rejectsWrites: rejectsWrites?.(), own: {} },
+        { missing: lackingNames, loss: lost, rejectsWrites: rejectsWrites?.(), own: {} },
       ),
     };
     response.status(ready ? 200 : 503).json(body);

@@ -113,10 +113,10 @@ interface LineChart {
  * also show a table. A script in the browser shows the values of the point under the pointer.
  */
 export function lineChart(name: string, { lines, times, axis, show, minTop }: LineChart): Html {
-  const known = lines.map(({ values }) => values.filter((value) => value !== undefined));
-  const top = Math.max(minTop, ...known.flat());
+  const definedValues = lines.map(({ values }) => values.filter((value) => value !== undefined));
+  const top = Math.max(minTop, ...definedValues.flat());
   const legend = lines.map((line, index) => {
-    const values = known[index]!;
+    const values = definedValues[index]!;
     const latest = line.values.at(-1);
     const description =
       values.length === 0

@@ -161,11 +161,11 @@ export function createConsole<Services extends ShellServices>(
   }
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   router.use((error: unknown, request: Request, response: Response, next: NextFunction) => {
-    const found = sorryOf(error);
-    if (!found || response.headersSent) return next(error);
-    if (found.status >= 500)
+    const pageError = sorryOf(error);
+    if (!pageError || response.headersSent) return next(error);
+    if (pageError.status >= 500)
       services.log.warn({ err: error }, 'request to the console was answered with 503');
-    sendErrorPage(request, response, found);
+    sendErrorPage(request, response, pageError);
   });
   return router;
 }
@@ -336,7 +336,7 @@ export async function chosenWorkspace({
 }: Pick<Visit<unknown>, 'findWorkspace' | 'query'>): Promise<Workspace | undefined> {
   const id = query('workspace');
   if (id === '') return undefined;
-  const found = await findWorkspace(id);
-  if (!found) throw new PageError(404, 'Workspace not found, or your account has no permission in it.');
-  return found;
+  const workspace = await findWorkspace(id);
+  if (!workspace) throw new PageError(404, 'Workspace not found, or your account has no permission in it.');
+  return workspace;
 }

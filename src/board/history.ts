@@ -108,9 +108,9 @@ export function pointsOf(rows: readonly RecordedFleet[], { seconds, minutes }: R
     const row = byTime.get(at);
     if (!row) return { at };
     const apart = before ? row.lookedAt.getTime() - before.lookedAt.getTime() : 0;
-    const known = apart > 0 && apart <= MAX_DISTANCE * step ? before : undefined;
+    const comparable = apart > 0 && apart <= MAX_DISTANCE * step ? before : undefined;
     before = row;
-    return pointOf(at, row, { before: known, seconds: apart / 1000 });
+    return pointOf(at, row, { before: comparable, seconds: apart / 1000 });
   });
 }
 

@@ -47,8 +47,8 @@ const navigation: { group: string; pages: NavigationPage[] }[] = Object.entries(
 /** Tells whether the viewer may open a link of the console: `/dead-letters`, `/streams?state=failing`, `/#lanes`. */
 export function mayOpen(viewer: Viewer, link: string): boolean {
   const [path = ''] = /^\/[^/?#]*/.exec(link) ?? [];
-  const found = navigation.flatMap(({ pages }) => pages).find((one) => one.path === path);
-  return isPermitted(viewer, found?.permit ?? 'anyone');
+  const page = navigation.flatMap(({ pages }) => pages).find((one) => one.path === path);
+  return isPermitted(viewer, page?.permit ?? 'anyone');
 }
 
 /** Tells whether the viewer has a permit in a workspace. A company administrator has it only in the company. */

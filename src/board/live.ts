@@ -74,7 +74,7 @@ export function createLive({
   lifeMs = LIFE_MS,
 }: LiveOptions): Service & { serve(request: Request, response: Response): void; count(): number } {
   const streams = new Set<Stream>();
-  let known: Parts = {};
+  let lastParts: Parts = {};
   const isAway = () => lacking().some(({ name }) => name === 'postgres');
   const drawn = new Map<RangeName, { at: number; text: string }>();
 
@@ -93,8 +93,10 @@ export function createLive({
     const all: Parts = Object.fromEntries(parts);
     for (const range of now.processes ? new Set([...streams].map((one) => one.range)) : [])
       all[`charts ${range}`] = await chartsOf(range);
-    const changed = Object.fromEntries(Object.entries(all).filter(([name, text]) => known[name] !== text));
-    known = all;
+    const changed = Object.fromEntries(
+      Object.entries(all).filter(([name, text]) => lastParts[name] !== text),
+    );
+    lastParts = all;
     for (const stream of streams) {
       if (stream.response.writableNeedDrain) stream.isWhole = true;
       else {

@@ -98,8 +98,8 @@ export function createLockouts(now: () => number = Date.now) {
   const slots = new Map<number, { lockout: Lockout; triedAt: number }>();
 
   function find(slot: number): Lockout | undefined {
-    const found = slots.get(slot);
-    if (found && now() - found.triedAt < FORGOTTEN_MS) return found.lockout;
+    const entry = slots.get(slot);
+    if (entry && now() - entry.triedAt < FORGOTTEN_MS) return entry.lockout;
     slots.delete(slot);
     return undefined;
   }
@@ -165,8 +165,8 @@ export function createFailedSignIns(
   let byName = new Map<string, Failed>();
 
   function add(name: string, { count, address }: Failed): void {
-    const known = byName.has(name) || byName.size < MAX_NAMES || name === OPERATOR;
-    const under = known ? name : OTHERS;
+    const isListed = byName.has(name) || byName.size < MAX_NAMES || name === OPERATOR;
+    const under = isListed ? name : OTHERS;
     byName.set(under, { count: count + (byName.get(under)?.count ?? 0), address });
   }
 

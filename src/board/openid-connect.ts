@@ -101,7 +101,7 @@ function isEqual(given: string, expected: string): boolean {
 
 /** Returns a function that loads the library and the provider's endpoints on first use, with one lookup at a time. */
 function createProvider(config: OidcConfig) {
-  let known: { configuration: Configuration; until: number } | undefined;
+  let cached: { configuration: Configuration; until: number } | undefined;
   let discovery: Promise<Configuration> | undefined;
 
   async function discover(): Promise<Configuration> {
@@ -120,22 +120,22 @@ function createProvider(config: OidcConfig) {
         ],
       },
     );
-    known = { configuration, until: Date.now() + KNOWN_MS };
+    cached = { configuration, until: Date.now() + KNOWN_MS };
     return configuration;
   }
 
   return async (): Promise<{ library: Library; configuration: Configuration }> => {
     const library = await import('openid-client');
-    if (known && Date.now() < known.until) return { library, configuration: known.configuration };
+    if (cached && Date.now() < cached.until) return { library, configuration: cached.configuration };
     discovery ??= discover().finally(() => {
       discovery = undefined;
     });
     try {
       return { library, configuration: await discovery };
     } catch (error) {
-      if (!known) throw error;
-      known.until = Date.now() + AGAIN_MS;
-      return { library, configuration: known.configuration };
+      if (!cached) throw error;
+      cached.until = Date.now() + AGAIN_MS;
+      return { library, configuration: cached.configuration };
     }
   };
 }

@@ -203,8 +203,8 @@ function showLoss(server: ExpressAdapter, router: Express, loss: () => QueueLoss
     return setUIConfig(given);
   };
   router.use((_request, _response, next) => {
-    const found = loss();
-    const label = found && describeLoss(found);
+    const currentLoss = loss();
+    const label = currentLoss && describeLoss(currentLoss);
     setUIConfig(label ? { ...settings, environment: { label, ...ALARM } } : settings);
     next();
   });

@@ -53,7 +53,7 @@ export interface Extras<One> {
     parameters: readonly string[];
     fields(visit: ResourceVisit, owner: Owner | undefined): Part;
     /** Section below the form. */
-    found(visit: ResourceVisit): Part;
+    belowForm(visit: ResourceVisit): Part;
   };
   /** List columns that only the console has. */
   columns?(visit: ResourceVisit, owner: Owner | undefined): Promise<ExtraColumn<One>[]>;
@@ -158,10 +158,10 @@ class Renderer<One extends { id: string }> {
       ...{ method: 'get', path, right: permit },
       handle: async (given) => {
         const visit = this.#entered(given);
-        const found = await this.#find(visit);
-        const refresh = refreshSeconds?.(found);
+        const one = await this.#find(visit);
+        const refresh = refreshSeconds?.(one);
         return {
-          ...{ title: nameOf(found), body: await this.#show(visit, found), ...this.#noticeOf(visit) },
+          ...{ title: nameOf(one), body: await this.#show(visit, one), ...this.#noticeOf(visit) },
           ...(refresh !== undefined && { refresh }),
         };
       },
@@ -223,7 +223,7 @@ class Renderer<One extends { id: string }> {
     const { query } = visit;
     const { chosen, choice, ids } = await this.#owners(visit);
     const filtered = this.#filtered(visit);
-    const found = await this.#resource.list(contextOf(visit), {
+    const listed = await this.#resource.list(contextOf(visit), {
       owners: ids,
       ...(isOwner && { companyId: visit.viewer.companyId }),
       filters: filtered.values,
@@ -231,7 +231,7 @@ class Renderer<One extends { id: string }> {
       newestFirst: true,
       limit: PAGE + 1,
     });
-    const shown = found.slice(0, PAGE);
+    const shown = listed.slice(0, PAGE);
     const makers = creation ? this.#makers(visit, creation, chosen) : [];
     const { search } = this.#extras;
     const [more, below] = await Promise.all([
@@ -247,7 +247,7 @@ class Renderer<One extends { id: string }> {
     const sent = creation && tried?.verb === creation.verb ? tried.sent : undefined;
     return html`<h1>${title}</h1>
 <p class="lead">${lead}</p>
-${choice}${formProblem(filtered.sent)}${search?.found(visit)}
+${choice}${formProblem(filtered.sent)}${search?.belowForm(visit)}
 ${
   shown.length > 0
     ? this.table(visit, shown, more)
@@ -257,7 +257,7 @@ ${
         ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
         : empty(`No older ${many}`, html`<a href="${pathWith(this.#path, kept)}">The newest ones</a>`)
 }
-${found.length > PAGE && nextPage(this.#path, { ...kept, before: shown.at(-1)!.id })}
+${listed.length > PAGE && nextPage(this.#path, { ...kept, before: shown.at(-1)!.id })}
 ${below}
 ${this.#ownerForms(visit, chosen, tried)}
 ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || shown.length === 0 })}`;
@@ -406,10 +406,10 @@ ${formFields(creation.fields, { id: 'create', sent })}
     const { field, findWorkspace } = visit;
     if (scope === 'installation') return { id: '', name: '' };
     if (scope === 'company') return (await chosenCompany({ ...visit, query: field })).company;
-    const found = await findWorkspace(field('workspace'));
-    if (!found)
+    const workspace = await findWorkspace(field('workspace'));
+    if (!workspace)
       throw new PageError(400, `'workspace' must be the id of a workspace in which you can see ${many}.`);
-    return found;
+    return workspace;
   }
 
   /** Renders a new secret. No other page shows it. */
@@ -449,19 +449,19 @@ ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, o
       const chosen = named === '' ? undefined : await findWorkspace(named);
       if (named !== '' && !chosen) throw unknown;
       const among = chosen ? [chosen] : workspaces;
-      const found = await find(
+      const match = await find(
         contextOf(visit),
         id,
         among.map((owner) => owner.id),
       );
-      if (!found || !(await findWorkspace(ownerOf(found)))) throw unknown;
-      return found;
+      if (!match || !(await findWorkspace(ownerOf(match)))) throw unknown;
+      return match;
     }
     const isOperator = viewer.accountId === undefined;
     const own = scope === 'company' && !isOperator ? [viewer.companyId ?? ''] : undefined;
-    const found = await find(contextOf(visit), id, own);
-    if (!found || (own && !own.includes(ownerOf(found)))) throw unknown;
-    return found;
+    const match = await find(contextOf(visit), id, own);
+    if (!match || (own && !own.includes(ownerOf(match)))) throw unknown;
+    return match;
   }
 
   async #show(visit: ResourceVisit, one: One, tried?: Tried): Promise<Html> {
@@ -510,12 +510,12 @@ ${
     const one = await this.#find(visit);
     const [only, ...others] = actions;
     const verb = field('action') || (others.length === 0 ? only!.verb : '');
-    const action = actions.find((known) => known.verb === verb);
+    const action = actions.find((candidate) => candidate.verb === verb);
     // A viewer who may do none of the actions gets 403, also for an unknown action.
     const open = actions.find(({ permit }) => isPermitted(visit.viewer, permit, ownerOf(one)));
     requirePermit(visit, (action ?? open ?? only!).permit, ownerOf(one));
     if (!action)
-      throw new PageError(400, `'action' must be ${actions.map((known) => known.verb).join(', ')}.`);
+      throw new PageError(400, `'action' must be ${actions.map((candidate) => candidate.verb).join(', ')}.`);
     const { values, ...sent } = readForm(visit, action.fields, action.filled?.(one));
     const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
       ...{ title: nameOf(one), status },

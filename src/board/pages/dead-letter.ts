@@ -158,8 +158,8 @@ const act: Page<PageServices> = {
   maxBytes: FORM_BYTES,
   async handle(visit) {
     const { services, viewer, actor, field } = visit;
-    const found = await findLetter(visit);
-    const { id, workspaceId } = found.letter;
+    const selected = await findLetter(visit);
+    const { id, workspaceId } = selected.letter;
     if (!viewer.can('delivery', workspaceId)) throw lacking('delivery');
     const { database, producer, config } = services;
     const context = { database, producer, lanes: config.LANES, actor };
@@ -176,13 +176,13 @@ const act: Page<PageServices> = {
       case 'mend':
       case 'mend_fields': {
         if (!viewer.can('pii', workspaceId)) throw lacking('pii');
-        const text = field('action') === 'mend' ? field('object') : mendedText(found.letter, visit.fields);
+        const text = field('action') === 'mend' ? field('object') : mendedText(selected.letter, visit.fields);
         try {
           await fixAndReplay(context, id, { text, by: viewer.user });
           return back('mended');
         } catch (error) {
           if (!(error instanceof NotFixed)) throw error;
-          const body = letterPage(visit, found, { text, problem: error.message });
+          const body = letterPage(visit, selected, { text, problem: error.message });
           return { title: 'Dead letter', status: 400, body };
         }
       }
@@ -269,8 +269,8 @@ export async function groupOf(
   key: string,
 ): Promise<GroupName | undefined> {
   const [id = '', digest] = key.split('.');
-  const found = isUuid(id) ? await findGroup(services.database.pool, id) : undefined;
-  return found && workspaceIds.includes(found.workspaceId) && digestOf(found) === digest ? found : undefined;
+  const group = isUuid(id) ? await findGroup(services.database.pool, id) : undefined;
+  return group && workspaceIds.includes(group.workspaceId) && digestOf(group) === digest ? group : undefined;
 }
 
 /** Formats a count, with "more than" if counting stopped early. */

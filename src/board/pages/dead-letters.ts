@@ -232,8 +232,8 @@ const act: Page<PageServices> = {
 /** Returns the ids that are dead letters of the workspace. A form can contain ids of other workspaces. */
 async function ownIds({ database }: PageServices, given: string[], workspaceId: string): Promise<string[]> {
   const ids = given.filter(isUuid);
-  const found = await selectDeadLetters(database.pool, ids, 0);
-  return found.filter((letter) => letter.workspaceId === workspaceId).map(({ id }) => id);
+  const letters = await selectDeadLetters(database.pool, ids, 0);
+  return letters.filter((letter) => letter.workspaceId === workspaceId).map(({ id }) => id);
 }
 
 export const deadLetterListPages = [list, act];

@@ -27,10 +27,10 @@ const OURS = new Set(['id', 'kind', 'index', 'request', 'create', 'input_array']
 
 /** Returns the values of an object that can be corrected. Values that the reason names come first. */
 export function leavesOf(object: Json, reason: string): Leaf[] {
-  const found: Leaf[] = [];
+  const leaves: Leaf[] = [];
   const visit = (value: Json, path: string[]) => {
     if (typeof value !== 'object' || value === null) {
-      found.push({ path, value });
+      leaves.push({ path, value });
       return;
     }
     if (path.length >= MAX_DEPTH || Array.isArray(value)) return;
@@ -39,7 +39,7 @@ export function leavesOf(object: Json, reason: string): Leaf[] {
   };
   if (typeof object === 'object' && object !== null) visit(object, []);
   const named = (leaf: Leaf) => (isNamed(leaf, reason) ? 0 : 1);
-  return found.sort((one, other) => named(one) - named(other)).slice(0, MAX_LEAVES);
+  return leaves.sort((one, other) => named(one) - named(other)).slice(0, MAX_LEAVES);
 }
 
 /** Whether the reason names the member, in quotes, for example `'time'`, `"time"` or `'properties.size'`. */

@@ -39,13 +39,13 @@ export async function findUser({
   const id = toProfileId(given);
   const chosen = await chosenWorkspace({ findWorkspace, query });
   const among = chosen ? [chosen] : workspaces;
-  const [found] = await searchUsers(
+  const [match] = await searchUsers(
     pool,
     among.map((one) => one.id),
     { search: { id }, limit: 1 },
   );
-  let workspace = among.find((one) => one.id === found?.workspaceId);
-  let present = found?.id;
+  let workspace = among.find((one) => one.id === match?.workspaceId);
+  let present = match?.id;
   // A missing user may have been merged. Few viewers have several workspaces to search.
   for (const one of workspace ? [] : among.slice(0, MAX_WORKSPACES)) {
     present = await findKeptProfile(pool, one.id, id);

@@ -56,11 +56,11 @@ export async function chosenUser(
   // As in the user search: an external id that looks like an address is only confirmed to viewers who may see
   // addresses.
   const isOpen = viewer.can('pii', workspaceId) || !isAddress(externalId);
-  const found =
+  const linkUser =
     isOpen && externalId.length <= MAX_USER ? await findLinkUser(pool, workspaceId, externalId) : undefined;
-  const [user] = found
+  const [user] = linkUser
     ? await readProfiles(pool, workspaceId, {
-        ids: [found.id],
+        ids: [linkUser.id],
         fields: ['custom_attributes', 'subscription_groups'],
       })
     : [];
@@ -85,7 +85,7 @@ export const groupExtras: Extras<Group> = {
   search: {
     parameters: ['user'],
     fields: (visit, owner) => userField(visit, owner!),
-    found: ({ query }) =>
+    belowForm: ({ query }) =>
       query('user') !== '' &&
       html`<p class="lead">With the states of ${query('user')}. A group of emails or phone numbers has the state of this user's email or phone.</p>`,
   },

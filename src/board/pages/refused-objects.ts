@@ -37,7 +37,7 @@ const list: Page<PageServices> = {
     const range = ranges.find(({ name }) => name === query('range'));
     if (!range) throw new PageError(404, 'Unknown range. Choose hour, week or month, or omit it for a day.');
     const reason = query('reason') || undefined;
-    const found = await sumRefusedObjects(services.database.pool, {
+    const sums = await sumRefusedObjects(services.database.pool, {
       workspaceIds: chosen ? [chosen.id] : workspaces.map(({ id }) => id),
       since: new Date((Math.floor(now() / HOUR_MS) - range.hours) * HOUR_MS),
       reason,
@@ -53,7 +53,7 @@ const list: Page<PageServices> = {
       (name) => html`<option value="${name}"${name === reason && html` selected`}>${name}</option>`,
     )}</select></label>
 <input type="hidden" name="range" value="${range.name}"><button>Show</button></form>
-${await causesOf(visit, found)}`;
+${await causesOf(visit, sums)}`;
     return { title: 'Refused objects', body };
   },
 };

@@ -126,12 +126,12 @@ async function readRequests(
 ): Promise<{ requests: ListedRequest[]; boundary: string | undefined }> {
   const { pool } = services.database;
   const before = isUuid(query('before')) ? query('before') : undefined;
-  const found = new Map<string, ListedRequest>();
+  const requestById = new Map<string, ListedRequest>();
   const of = (id: string, keyId: string | undefined) => {
-    let request = found.get(id);
+    let request = requestById.get(id);
     if (!request) {
       request = { id, keyId, operation: undefined, arrays: new Set(), accepted: 0, refused: 0, failed: 0 };
-      found.set(id, request);
+      requestById.set(id, request);
     }
     return request;
   };
@@ -158,13 +158,13 @@ async function readRequests(
       }
     if (envelopes.length < ENVELOPES) break;
     last = envelopes.at(-1)!.envelopeId;
-    const isEnough = [...found.values()].filter((one) => one.id > last && isWanted(one)).length > PAGE;
+    const isEnough = [...requestById.values()].filter((one) => one.id > last && isWanted(one)).length > PAGE;
     if (!isEnough && performance.now() - from < LOOK_MS) continue;
     // The envelopes of an older request may not have been read.
     if (boundary === undefined || last > boundary) boundary = last;
     break;
   }
-  const read = [...found.values()].filter(({ id }) => boundary === undefined || id >= boundary);
+  const read = [...requestById.values()].filter(({ id }) => boundary === undefined || id >= boundary);
   const failed = await countFailedByRequest(
     pool,
     workspaceId,

@@ -79,13 +79,13 @@ const follow: Page<PageServices> = {
         400,
         `Choose its workspace under “Requests”: you have more than ${MAX_WORKSPACES}.`,
       );
-    const found = await findIn(services, among, id);
-    if (!found)
+    const match = await findIn(services, among, id);
+    if (!match)
       throw new PageError(
         404,
         'No request with this id is kept in your workspaces. Accepted objects are kept for LEDGER_DAYS, and refused objects for 30 days; above 1,000 requests with refused objects an hour, some are not kept.',
       );
-    const { workspace, followed } = found;
+    const { workspace, followed } = match;
     const status = overall(followed);
     const pii = viewer.can('pii', workspace.id);
     const body = html`<h1>Request <span class="id">${id}</span></h1>

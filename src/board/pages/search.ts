@@ -58,14 +58,14 @@ function results({ hits, omitted }: { hits: Hit[]; omitted: number }): Html {
 }
 
 async function findAll(visit: SearchVisit, text: string): Promise<{ hits: Hit[]; omitted: number }> {
-  const found = await Promise.all(
+  const hitsByKind = await Promise.all(
     [users, requests, ...namedKinds.map(finderOf), streams, accounts].map((find) =>
       withTimeout(KIND_MS, find(visit, text)).catch(() => undefined),
     ),
   );
-  const omitted = found.filter((hits) => hits === undefined).length;
-  const known = [...pages(visit, text), ...ownWorkspaces(visit, text)];
-  return { hits: [...known, ...found.flatMap((hits) => hits ?? [])], omitted };
+  const omitted = hitsByKind.filter((hits) => hits === undefined).length;
+  const localHits = [...pages(visit, text), ...ownWorkspaces(visit, text)];
+  return { hits: [...localHits, ...hitsByKind.flatMap((hits) => hits ?? [])], omitted };
 }
 
 function pages({ viewer }: SearchVisit, text: string): Hit[] {
@@ -90,8 +90,8 @@ async function users({ services, viewer }: SearchVisit, text: string): Promise<H
     workspaces.map(({ id }) => id).filter((id) => viewer.can('pii', id) === pii);
   const searchIn = async (ids: string[], search: typeof whole | undefined) =>
     ids.length === 0 || !search ? [] : searchUsers(pool, ids, { search, limit: PER_KIND });
-  const found = await Promise.all([searchIn(idsWith(true), whole), searchIn(idsWith(false), masked)]);
-  const hits = found
+  const userLists = await Promise.all([searchIn(idsWith(true), whole), searchIn(idsWith(false), masked)]);
+  const hits = userLists
     .flat()
     .slice(0, PER_KIND)
     .map((user) => {
@@ -188,16 +188,16 @@ async function streams({ services, viewer }: SearchVisit, text: string): Promise
   const workspaces = viewer.workspacesWith('syncs');
   if (workspaces.length === 0 || text.length < MIN_PART) return [];
   const all = await listDestinations(services.database.pool, { limit: MAX_DESTINATIONS });
-  const found = all.filter((one) => viewer.can('syncs', one.workspaceId) && isNamed(one, text));
-  return found.slice(0, PER_KIND).map(({ id, name, workspaceId }) => ({
+  const matches = all.filter((one) => viewer.can('syncs', one.workspaceId) && isNamed(one, text));
+  return matches.slice(0, PER_KIND).map(({ id, name, workspaceId }) => ({
     ...{ title: name, kind: 'stream', where: whereOf(workspaces, workspaceId), href: `/streams/${id}` },
   }));
 }
 
 function ownWorkspaces({ viewer }: SearchVisit, text: string): Hit[] {
   if (text.length < MIN_PART) return [];
-  const found = viewer.workspacesWith('usage').filter((one) => isNamed(one, text));
-  const shown = found.slice(0, PER_KIND);
+  const matches = viewer.workspacesWith('usage').filter((one) => isNamed(one, text));
+  const shown = matches.slice(0, PER_KIND);
   return shown.map(({ id, name }) => ({ title: name, kind: 'workspace', href: `/workspaces/${id}` }));
 }
 
@@ -213,8 +213,8 @@ async function accounts({ services, viewer }: SearchVisit, text: string): Promis
   const { page } = await findAccountPage(pool, viewer.companyId, {
     ...{ condition: { op: 'sw', column: 'userName', value: text }, limit: PER_KIND },
   });
-  const found = await prisma.account.findMany({ where: { id: { in: page.map(({ id }) => id) } }, select });
-  return found.map(hitOf);
+  const rows = await prisma.account.findMany({ where: { id: { in: page.map(({ id }) => id) } }, select });
+  return rows.map(hitOf);
 }
 
 const hitOf = ({ id, userName }: { id: string; userName: string }): Hit => ({

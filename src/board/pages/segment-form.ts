@@ -300,7 +300,7 @@ export async function countMembers(
   }
   const kept = { workspace: workspaceId, definition: field('definition'), name: field('name') };
   const pii = viewer.can('pii', workspaceId);
-  const found = await readProfiles(services.database.pool, workspaceId, { ids: sample, fields: [] });
+  const sampled = await readProfiles(services.database.pool, workspaceId, { ids: sample, fields: [] });
   const nameOf = ({ id, first_name, last_name, email, external_id }: StoredUser) =>
     (pii && ([first_name, last_name].filter(Boolean).join(' ') || email || external_id)) || toServiceId(id);
   const hidden = {
@@ -312,7 +312,7 @@ export async function countMembers(
   };
   const counted = html`<div class="card" role="status"><p><strong>${count(matched, 'user')}</strong> of ${count(users, 'user')} that were looked at${after === undefined ? ': all of the workspace.' : ', the oldest first.'}</p>
 <p class="wrap">${describe(definition)}</p>
-${found.length > 0 && html`<p>Among them:</p><ul>${found.map((user) => html`<li><a href="${pathWith(`/users/${toServiceId(user.id)}`, { workspace: workspaceId })}">${nameOf(user)}</a></li>`)}</ul>`}
+${sampled.length > 0 && html`<p>Among them:</p><ul>${sampled.map((user) => html`<li><a href="${pathWith(`/users/${toServiceId(user.id)}`, { workspace: workspaceId })}">${nameOf(user)}</a></li>`)}</ul>`}
 ${
   after !== undefined &&
   html`<form method="post" action="${action}">${[...Object.entries(hidden), ...sentRows(visit)].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}

@@ -211,9 +211,9 @@ function guess(definition: Definition): Row | undefined {
     typeof given === 'string' && (isPlain || readScalar(given) === given) ? given : JSON.stringify(given);
   const text = Array.isArray(value) ? value.map(textOf).join(', ') : textOf(value!);
   const operator = isNone && member === 'equals' ? 'not_equals' : member.replace(/^last_in_/, 'in_last_');
-  const known = operator.replace(/^last_(?=before|after)/, '');
-  return isOperator(known) && (!isNone || known === 'not_equals')
-    ? { ...row, operator: known, value: text }
+  const plainOperator = operator.replace(/^last_(?=before|after)/, '');
+  return isOperator(plainOperator) && (!isNone || plainOperator === 'not_equals')
+    ? { ...row, operator: plainOperator, value: text }
     : undefined;
 }
 

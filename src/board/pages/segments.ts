@@ -69,9 +69,9 @@ const list: Page<PageServices> = {
 async function listPage(visit: Visit<PageServices>, workspace: Workspace, shown: Shown = {}): Promise<Html> {
   const { services, viewer, workspaces, query } = visit;
   const before = isUuid(query('before')) ? query('before') : undefined;
-  const found = await listShownSegments(services.database.pool, workspace.id, { before, limit: PAGE + 1 });
+  const segments = await listShownSegments(services.database.pool, workspace.id, { before, limit: PAGE + 1 });
   const pii = viewer.can('pii', workspace.id);
-  const rows = found
+  const rows = segments
     .slice(0, PAGE)
     .map((one) => [
       html`<a href="${pathOf(one)}">${one.name}</a>`,
@@ -92,7 +92,7 @@ ${
       )
     : table('Segments', ['Name', 'Filter', 'State', 'Created'], rows)
 }
-${found.length > PAGE && nextPage('/segments', { workspace: workspace.id, before: found[PAGE - 1]!.id })}
+${segments.length > PAGE && nextPage('/segments', { workspace: workspace.id, before: segments[PAGE - 1]!.id })}
 <h2>Filter</h2>${shown.counted}
 ${form(viewer, workspace, { action: '/segments', shown, given: shown.given ?? { name: '', purpose: '', definition: '{"all": []}' } })}`;
 }
@@ -265,8 +265,8 @@ const downloadUsers: Page<PageServices> = {
           sample: FILE_PAGE,
         };
         const evaluated = await evaluateUsers(pool, part);
-        const found = await readProfiles(pool, workspaceId, { ids: evaluated.sample, fields: [] });
-        yield found
+        const users = await readProfiles(pool, workspaceId, { ids: evaluated.sample, fields: [] });
+        yield users
           .sort((one, other) => (one.id < other.id ? -1 : 1))
           .map(lineOf)
           .join('');

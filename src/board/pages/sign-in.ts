@@ -109,7 +109,7 @@ const list: Page<PageServices> = {
     const isOperator = viewer.accountId === undefined;
     const isOwn = query('of') !== 'all' || !viewer.full;
     const before = isUuid(query('before')) ? query('before') : undefined;
-    const found =
+    const sessions =
       isOwn && isOperator
         ? []
         : await listSessions(services.database.pool, sessionScope(viewer, isOwn), {
@@ -117,14 +117,14 @@ const list: Page<PageServices> = {
             limit: PAGE + 1,
           });
     const operators = isOperator && before === undefined ? services.operators.list() : [];
-    const shown = [...operators.map(toListed(viewer)), ...found.slice(0, PAGE)];
+    const shown = [...operators.map(toListed(viewer)), ...sessions.slice(0, PAGE)];
     const tab = (of: string, text: string) =>
       html`<a class="tab" href="${pathWith('/sessions', { of })}"${(of === 'all') !== isOwn && html` aria-current="page"`}>${text}</a>`;
     const body = html`<h1>Sessions</h1>
 <p class="lead">Sessions of the console. A session lasts for twelve hours. An ended session stops at its next request.</p>
 ${viewer.full && html`<nav class="tabs" aria-label="Whose">${tab('', 'Your own')}${tab('all', isOperator ? 'Of all accounts' : 'Of the company')}</nav>`}
 ${sessionTable(shown, { viewer, back: pathWith('/sessions', { of: isOwn ? '' : 'all' }) })}
-${found.length > PAGE && nextPage('/sessions', { of: 'all', before: found[PAGE - 1]!.id })}
+${sessions.length > PAGE && nextPage('/sessions', { of: 'all', before: sessions[PAGE - 1]!.id })}
 ${isOwn && shown.length > 1 && html`<form method="post" action="/sessions"><p class="actions"><button class="danger" name="action" value="end_others">End all other sessions</button></p></form>`}`;
     return { title: 'Sessions', body };
   },
@@ -195,8 +195,8 @@ const act: Page<PageServices> = {
 async function ownSessions({ services, viewer }: Visit<PageServices>): Promise<string[]> {
   if (viewer.accountId === undefined) return services.operators.list().map(({ id }) => id);
   const scope = { accountId: viewer.accountId };
-  const found = await listSessions(services.database.pool, scope, { limit: MAX_ENDED_SESSIONS });
-  return found.map(({ id }) => id);
+  const sessions = await listSessions(services.database.pool, scope, { limit: MAX_ENDED_SESSIONS });
+  return sessions.map(({ id }) => id);
 }
 
 /**

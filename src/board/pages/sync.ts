@@ -24,10 +24,10 @@ async function findIntegration({
   params,
 }: Visit<PageServices>): Promise<SelectedIntegration> {
   const id = params.id ?? '';
-  const [found] = isUuid(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
-  if (!found || !(await viewer.find('syncs', found.workspaceId)))
+  const [integration] = isUuid(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
+  if (!integration || !(await viewer.find('syncs', integration.workspaceId)))
     throw new PageError(404, 'Integration not found in your workspaces.');
-  return found;
+  return integration;
 }
 
 /** Additions to the pages of integrations: the run in progress, and the runs. */

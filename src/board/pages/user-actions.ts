@@ -302,10 +302,10 @@ async function plan(
 ): Promise<AcceptedObject[]> {
   const { SERVICE_ID_FIELD } = services.config;
   const [group] = (attributes.subscription_groups ?? []) as { subscription_group_id: string }[];
-  const found = group && (await findGroup(services, workspace.id, group.subscription_group_id));
+  const existing = group && (await findGroup(services, workspace.id, group.subscription_group_id));
   const caller = {
     ...{ workspaceId: workspace.id, requestId, now: now() },
-    ...{ hasGroup: (one: string) => one === found?.id, isBlocked: () => false },
+    ...{ hasGroup: (one: string) => one === existing?.id, isBlocked: () => false },
   } as unknown as Caller;
   const element = { ...attributes, _update_existing_only: true, [SERVICE_ID_FIELD]: toServiceId(id) };
   const { objects, reply } = planOf(services.operations.track, caller, element);

@@ -124,7 +124,7 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
     ...(isWanted('events') ? (['event'] as const) : []),
     ...(isWanted('purchases') ? (['purchase'] as const) : []),
   ];
-  const [found, changes, letters] = await Promise.all([
+  const [activityKeys, changes, letters] = await Promise.all([
     active.length === 0
       ? []
       : readActivityKeys(pool, { workspaceId, owners, kinds: active, before, limit: limit + 1 }),
@@ -133,8 +133,8 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
       ? selectDeadLettersOfUser(pool, workspaceId, { names: wanted.names, limit: MAX_LETTERS })
       : [],
   ]);
-  const keys = found.slice(0, limit);
-  const isMore = found.length > limit;
+  const keys = activityKeys.slice(0, limit);
+  const isMore = activityKeys.length > limit;
   // Other entries belong to the part in whose range of acceptance they are.
   const [from, to] = [
     isMore ? millisecondsOf(keys.at(-1)!.id) : Number.NEGATIVE_INFINITY,

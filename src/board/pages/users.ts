@@ -187,7 +187,7 @@ const search: Page<PageServices> = {
     const among = chosen ? [chosen] : workspaces;
     const filters = readFilters(query);
     const before = isUuid(query('before')) ? query('before') : undefined;
-    const found = await find(services, viewer, { text, filters, workspaces: among, before }).catch(
+    const matches = await find(services, viewer, { text, filters, workspaces: among, before }).catch(
       (error) => {
         if (!(error instanceof SearchTooBroad)) throw error;
         throw new PageError(
@@ -208,7 +208,7 @@ ${workspaceChoice(workspaces, chosen)}
 ${open.length < among.length && html`<p class="lead">Without the permission “view_pii” users are found by their external id in full, or by their service id; names and addresses are masked.</p>`}
 ${isByParts && open.length > MAX_WORKSPACES && html`<p class="banner warn">Choose a workspace to search by a part of a name or identifier. In more than ${MAX_WORKSPACES} workspaces, only whole identifiers and the start of an external id are searched.</p>`}
 ${isByParts && !(await isSearchFilled(services.database.pool)) && html`<p class="banner warn">The index of names is still being filled, so parts of names and identifiers do not find all users yet. Whole identifiers do.</p>`}
-${results(visit, { ...found, text, isFiltered: Object.keys(filters).length > 0 })}`;
+${results(visit, { ...matches, text, isFiltered: Object.keys(filters).length > 0 })}`;
     return { title: 'Users', body };
   },
 };
@@ -235,23 +235,23 @@ function results(
 ): Part {
   const kept = Object.fromEntries(['q', 'workspace', ...FILTERS].map((name) => [name, query(name)]));
   const pager = next !== undefined && nextPage('/users', { ...kept, before: next }, 'Next page');
-  const found = [...exact, ...users];
+  const listed = [...exact, ...users];
   const isFirst = query('before') === '';
-  if (found.length === 0 && isPart)
+  if (listed.length === 0 && isPart)
     return html`${empty('None so far', 'No user that this page looked at matches. “Next page” continues with older users.')}${pager}`;
-  if (found.length === 0 && text === '' && !isFiltered && isFirst)
+  if (listed.length === 0 && text === '' && !isFiltered && isFirst)
     return empty(
       'No users yet',
       html`Send some to <code>POST /users/track</code>; they appear here as soon as they are applied.`,
     );
-  if (found.length === 0)
+  if (listed.length === 0)
     return empty(
       text === '' ? 'No user matches' : `No user found for “${text.slice(0, 80)}”`,
       'Every word must be part of a name or identifier of the user. Case is ignored, except in service ids. New and changed names are found after a few minutes, whole identifiers immediately. Objects that were just sent may still wait in the queue: see Health.',
     );
   const names = new Map(workspaces.map(({ id, name }) => [id, name]));
   const several = workspaces.length > 1;
-  const rows = found.map((user) => {
+  const rows = listed.map((user) => {
     const pii = viewer.can('pii', user.workspaceId);
     const mask = (value: string | null) => (value === null ? '' : pii ? value : MASK);
     const name = [user.firstName, user.lastName].filter(Boolean).join(' ');
@@ -280,7 +280,7 @@ function results(
       ? isFiltered
         ? 'Matching users, newest first'
         : 'Newest users'
-      : captionOf(total ?? found.length);
+      : captionOf(total ?? listed.length);
   return html`<h2>${caption}</h2>${table(
     'Users',
     ['Name', 'External or service id', 'Email', 'Phone', ...(several ? ['Workspace'] : []), 'Created'],

@@ -40,14 +40,14 @@ async function readUsage({ database: { prisma } }: PageServices, { id }: ShownWo
   const from = DateTime.utc()
     .startOf('day')
     .minus({ days: DAYS - 1 });
-  const found = await prisma.usage.groupBy({
+  const days = await prisma.usage.groupBy({
     by: ['day'],
     where: { workspaceId: id, day: { gte: from.toJSDate() } },
     _sum: { attributes: true, events: true, purchases: true, identity: true, subscriptions: true },
     orderBy: { day: 'desc' },
     take: DAYS + 1,
   });
-  return found.map(({ day, _sum }) => {
+  return days.map(({ day, _sum }) => {
     // The sums are far below 2^53.
     const sums = kinds.map((kind) => [kind, Number(_sum[kind] ?? 0)] as const);
     const total = sums.reduce((sum, [, number]) => sum + number, 0);
