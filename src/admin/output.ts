@@ -158,9 +158,9 @@ interface Listing<Found> {
   /** Reads a page, oldest first. */
   list(installation: Installation, page: ListPage, options: Record<string, unknown>): Promise<Found[]>;
   /** Converts a record for JSON output. */
-  rowOf(found: Found): Row;
+  rowOf(record: Found): Row;
   /** Converts a record for the table; default: `rowOf`. */
-  cellsOf?(found: Found): Row;
+  cellsOf?(record: Found): Row;
 }
 
 type Options = { limit: number; after?: string; json?: boolean } & { [O in Owner]?: string };
@@ -198,8 +198,8 @@ export function addList<Found extends { id: string }>(
         const ownerId = owner && (await owners[owner](installation.database, options[owner]));
         const ownerIds = ownerId === undefined ? undefined : [ownerId];
         const page = { owners: ownerIds, after: options.after, limit: options.limit + 1 };
-        const found = await list(installation, page, options);
-        const { shown, next } = pageOf(found, options.limit, (last) => last.id);
+        const records = await list(installation, page, options);
+        const { shown, next } = pageOf(records, options.limit, (last) => last.id);
         printPage(options.json, nouns, { rows: shown.map(options.json ? rowOf : cellsOf), next });
       });
     });

@@ -264,9 +264,9 @@ export async function changeLanes(
     const hindrance = await until(() => changeNow(installation, connection, after), {
       every: POLL_MS,
       deadline: Date.now() + change.wait * 1000,
-      isSo: (found) => !found || found.members.length === 0,
-      inVain(found) {
-        const words = describe(found!, before.lanes);
+      isSo: (current) => !current || current.members.length === 0,
+      inVain(current) {
+        const words = describe(current!, before.lanes);
         if (words !== lastReason) change.onWait(words);
         lastReason = words;
       },

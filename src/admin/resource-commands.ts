@@ -182,8 +182,8 @@ export function run<One extends { id: string }>(resource: Resource<One>, work: W
       const find = async (context: Context) => {
         const owner = naming.isWithin ? await ownerOf(resource, installation, options) : undefined;
         const named = { text, options: readFields(naming.options ?? {}, options), owner };
-        const found = await (naming.find?.(context, named) ?? resource.find(context, text ?? '', undefined));
-        if (found !== undefined) return found;
+        const match = await (naming.find?.(context, named) ?? resource.find(context, text ?? '', undefined));
+        if (match !== undefined) return match;
         const value = text ?? Object.values(named.options).find((option) => option !== undefined);
         const by = naming.by?.(named) ?? 'the id';
         throw new Refusal(

@@ -97,8 +97,8 @@ async function list({ state, limit, after, ...options }: ListOptions): Promise<v
   await withInstallation(async ({ database }) => {
     const workspaceId = await findWorkspaceId(database, options.workspace);
     const which = { workspaceId, ...(state && { states: [state] }) };
-    const found = await listDeadLetters(database.pool, which, { before: after, limit: limit + 1 });
-    const { shown, next } = pageOf(found, limit, (last) => last.id);
+    const letters = await listDeadLetters(database.pool, which, { before: after, limit: limit + 1 });
+    const { shown, next } = pageOf(letters, limit, (last) => last.id);
     const names = await namesOfWorkspaces(
       database,
       shown.map((letter) => letter.workspaceId),

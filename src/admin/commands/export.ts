@@ -151,11 +151,11 @@ async function wantedOf(options: Options, installation: Installation): Promise<O
   if (from !== null && until !== null && from >= until)
     throw new Refusal(`--until ${until} must be later than --from ${from}`);
   const { id, name } = await findWorkspace(database, options.workspace);
-  const known = Object.keys(userFields(config.SERVICE_ID_FIELD));
-  const fields = what === 'profiles' ? (options.fields ?? known) : null;
-  const unknown = fields?.find((field) => !known.includes(field));
+  const supported = Object.keys(userFields(config.SERVICE_ID_FIELD));
+  const fields = what === 'profiles' ? (options.fields ?? supported) : null;
+  const unknown = fields?.find((field) => !supported.includes(field));
   if (unknown !== undefined)
-    throw new Refusal(`--fields: unknown field '${unknown}'; known fields are ${known.join(', ')}`);
+    throw new Refusal(`--fields: unknown field '${unknown}'; known fields are ${supported.join(', ')}`);
   const common = { what, workspace: { id, name }, fields, from, until };
   if (options.segment === undefined) return { ...common, segment: null };
   const segment = await findSegment(database.pool, id, options.segment);

@@ -46,8 +46,8 @@ async function logs(
     return rowErrors({ database }, job, options);
   }
   if (after !== undefined && !isUuid(after)) throw new Refusal('--after must be the id of a job');
-  const found = await selectRuns(database.pool, id, { after, limit: limit + 1 });
-  const { shown, next } = pageOf(found, limit, (last) => last.id);
+  const runs = await selectRuns(database.pool, id, { after, limit: limit + 1 });
+  const { shown, next } = pageOf(runs, limit, (last) => last.id);
   printPage(json, 'sync jobs', { rows: shown.map((run) => rowOf({ columns: runColumns }, run)), next });
 }
 
@@ -59,7 +59,7 @@ async function rowErrors(
   if (after !== undefined && !/^\d{1,15}$/.test(after))
     throw new Refusal('with --job, --after must be the number of a row');
   const start = after === undefined ? -1 : Number(after);
-  const found = await selectRowErrors(database.pool, jobId, { after: start, limit: limit + 1 });
-  const { shown, next } = pageOf(found, limit, (last) => String(last.number));
+  const errors = await selectRowErrors(database.pool, jobId, { after: start, limit: limit + 1 });
+  const { shown, next } = pageOf(errors, limit, (last) => String(last.number));
   printPage(json, 'row errors', { rows: shown.map((row) => rowOf({ columns: rowErrorColumns }, row)), next });
 }

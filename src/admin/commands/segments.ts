@@ -150,11 +150,11 @@ async function update(id: string, { name, definition, purpose, json }: Partial<G
         data: { ...given, updatedAt: new Date() },
       });
       if (count === 0) throw unknown(id);
-      const found = await tx.segment.findFirstOrThrow({ where: { id }, include: named });
-      const { workspaceId } = found;
+      const updated = await tx.segment.findFirstOrThrow({ where: { id }, include: named });
+      const { workspaceId } = updated;
       const subject = { kind: 'segment', id };
       const detail = { changed: Object.keys(given) };
-      return { result: found, entries: [{ action: 'segments.update', subject, workspaceId, detail }] };
+      return { result: updated, entries: [{ action: 'segments.update', subject, workspaceId, detail }] };
     }).catch(refuseTakenSegment(name ?? ''));
     printRow(json, rowOf(segment));
   });
@@ -174,19 +174,19 @@ async function preview({ workspace, segment, definition, sample, json }: Preview
   await withInstallation(async ({ database }) => {
     const { id: workspaceId } = await findWorkspace(database, workspace);
     const filter = definition ?? (await definitionOf(database, workspaceId, segment!));
-    const found = { users: 0, matched: 0, ids: [] as string[] };
+    const totals = { users: 0, matched: 0, ids: [] as string[] };
     for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
-      const wanted = sample - found.ids.length;
+      const wanted = sample - totals.ids.length;
       const part = { workspaceId, definition: filter, after, limit: PAGE, sample: wanted };
       const looked = await evaluateUsers(database.pool, part);
-      found.users += looked.read;
-      found.matched += looked.matched;
-      found.ids.push(...looked.sample);
+      totals.users += looked.read;
+      totals.matched += looked.matched;
+      totals.ids.push(...looked.sample);
       after = looked.read < PAGE ? undefined : looked.last;
     }
     printRow(json, {
-      ...{ filter: describe(filter), users: found.users, matched: found.matched },
-      sample: found.ids.map(toServiceId),
+      ...{ filter: describe(filter), users: totals.users, matched: totals.matched },
+      sample: totals.ids.map(toServiceId),
     });
   });
 }
@@ -207,8 +207,8 @@ interface ExportsOptions {
 async function exports({ workspace, limit, after, json }: ExportsOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: workspaceId } = await findWorkspace(database, workspace);
-    const found = await listExports(database.pool, workspaceId, { before: after, limit: limit + 1 });
-    const { shown, next } = pageOf(found, limit, ({ id }) => id);
+    const listed = await listExports(database.pool, workspaceId, { before: after, limit: limit + 1 });
+    const { shown, next } = pageOf(listed, limit, ({ id }) => id);
     const rows = shown.map((one) => rowOfColumns(described, { ...one, workspaceId }));
     printPage(json, 'exports', { rows, next });
   });
@@ -222,11 +222,11 @@ async function archive(id: string, { json }: { json?: boolean }): Promise<void> 
         where: { id, archivedAt: null },
         data: { archivedAt: new Date() },
       });
-      const found = await tx.segment.findFirst({ where: { id }, include: named });
-      if (found === null) throw unknown(id);
-      const { workspaceId, name } = found;
+      const archived = await tx.segment.findFirst({ where: { id }, include: named });
+      if (archived === null) throw unknown(id);
+      const { workspaceId, name } = archived;
       const entry = { subject: { kind: 'segment', id }, workspaceId, detail: { name } };
-      return { result: found, entries: count === 0 ? [] : [{ action: 'segments.archive', ...entry }] };
+      return { result: archived, entries: count === 0 ? [] : [{ action: 'segments.archive', ...entry }] };
     });
     printRow(json, rowOf(segment));
   });

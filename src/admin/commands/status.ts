@@ -244,8 +244,8 @@ function workingNow({ processes = [], lanes, spread }: FleetNow): Working[] {
     .map((worker) => ({
       worker,
       alive: worker.silentSeconds < SILENT_SECONDS,
-      lanes: holders.flatMap((found, lane) => {
-        const held = found.find((one) => one.worker === worker);
+      lanes: holders.flatMap((laneHolders, lane) => {
+        const held = laneHolders.find((one) => one.worker === worker);
         const { depth = null, oldestSeconds = null } = lanes?.[lane] ?? {};
         return held ? [{ lane, since: held.since ?? null, depth, oldestSeconds }] : [];
       }),

@@ -33,7 +33,7 @@ async function usage(options: UsageOptions): Promise<void> {
   const { from, to } = rangeOf(options);
   await withInstallation(async ({ database }) => {
     const workspaceId = await findWorkspaceId(database, options.workspace);
-    const found = await database.prisma.usage.groupBy({
+    const days = await database.prisma.usage.groupBy({
       by: ['day', 'workspaceId'],
       where: {
         day: { gte: from, lte: to },
@@ -44,7 +44,7 @@ async function usage(options: UsageOptions): Promise<void> {
       orderBy: [{ day: 'desc' }, { workspaceId: 'asc' }],
       take: options.limit + 1,
     });
-    const { shown, next } = pageOf(found, options.limit, (last) => `${dayOf(last.day)}/${last.workspaceId}`);
+    const { shown, next } = pageOf(days, options.limit, (last) => `${dayOf(last.day)}/${last.workspaceId}`);
     const names = await namesOfWorkspaces(
       database,
       shown.map((row) => row.workspaceId),

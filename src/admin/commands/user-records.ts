@@ -89,8 +89,8 @@ async function find(
 ): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id } = await findWorkspace(database, workspace);
-    const found = await searchUsers(database.pool, [id], { search: parseUserSearch(text), limit });
-    printPage(json, 'users', { rows: found.map(foundRow), next: null });
+    const users = await searchUsers(database.pool, [id], { search: parseUserSearch(text), limit });
+    printPage(json, 'users', { rows: users.map(foundRow), next: null });
   });
 }
 
@@ -206,11 +206,11 @@ async function selectUser(database: Database, selector: Selector): Promise<Selec
   if (Object.keys(search).length !== 1)
     throw new Refusal('name one user with --external-id, --service-id, --alias, --email or --phone');
   const { id: workspaceId } = await findWorkspace(database, selector.workspace);
-  const found = await searchUsers(database.pool, [workspaceId], { search, limit: SHARED });
-  const [first] = found;
+  const matches = await searchUsers(database.pool, [workspaceId], { search, limit: SHARED });
+  const [first] = matches;
   if (!first) throw new Refusal(`no user of the workspace has this identifier; try ${PENSTOCK} users find`);
-  if (found.length > 1) {
-    const ids = found.map(({ id }) => toServiceId(id)).join(', ');
+  if (matches.length > 1) {
+    const ids = matches.map(({ id }) => toServiceId(id)).join(', ');
     throw new Refusal(`several users have this address; name one with --service-id: ${ids}`);
   }
   return { workspaceId, id: first.id, serviceId: toServiceId(first.id) };

@@ -133,7 +133,7 @@ interface ListOptions {
 async function blocked(options: ListOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const workspaceId = await findWorkspaceId(database, options.workspace);
-    const found = await database.prisma.blockedExternalId.findMany({
+    const blockedIds = await database.prisma.blockedExternalId.findMany({
       where: {
         unblockedAt: null,
         ...(workspaceId && { workspaceId }),
@@ -143,7 +143,7 @@ async function blocked(options: ListOptions): Promise<void> {
       take: options.limit + 1,
       include: { workspace: { select: { name: true } } },
     });
-    const { shown, next } = pageOf(found, options.limit, cursorOf);
+    const { shown, next } = pageOf(blockedIds, options.limit, cursorOf);
     const rows = shown.map((row) => rowOf(row.workspace.name, row));
     printPage(options.json, 'blocked users', { rows, next });
   });
@@ -218,8 +218,8 @@ async function history({ workspace, externalId, email, phone, ...options }: Opti
     const subjects =
       externalId === undefined ? addresses(email, phone) : await subjectsOf(database, id, externalId);
     const { limit, after, json } = options;
-    const found = await readHistory(database.pool, id, { subjects, limit: limit + 1, before: after });
-    const { shown, next } = pageOf(found, limit, (last) => last.id);
+    const changes = await readHistory(database.pool, id, { subjects, limit: limit + 1, before: after });
+    const { shown, next } = pageOf(changes, limit, (last) => last.id);
     printPage(json, 'changes', { rows: shown.map(changeRowOf), next });
   });
 }
@@ -234,8 +234,8 @@ async function subjectsOf(
   workspaceId: string,
   externalId: string,
 ): Promise<HistorySubject[]> {
-  const [found] = await findByExternalId(pool, [workspaceId], [externalId]);
-  const user = found ?? (await findByDeprecatedExternalId(pool, [workspaceId], [externalId]))[0];
+  const [current] = await findByExternalId(pool, [workspaceId], [externalId]);
+  const user = current ?? (await findByDeprecatedExternalId(pool, [workspaceId], [externalId]))[0];
   if (!user) throw new Refusal(`no user of the workspace has the external id '${externalId}'`);
   const { id, email, phone, phoneValid } = user;
   return [
