@@ -91,7 +91,7 @@ function chooseFields(fields: Record<string, UserField>, given: Json | undefined
 
 /** Returns the identifiers that matched no user, as sent and without duplicates. */
 function unknown(named: NamedUser[], matches: { place: number }[]): string[] {
-  const foundIndexes = new Set(matches.map(({ place }) => place));
+  const foundIndexes = new Set(matches.map(({ place: index }) => index));
   return [...new Set(named.filter((_, index) => !foundIndexes.has(index)).map(({ sent }) => sent))];
 }
 

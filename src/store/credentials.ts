@@ -149,7 +149,7 @@ export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKey
     for (const row of rows) row.blocked = blocked.get(row.workspaceId) ?? [];
   }
   const apiKeys: (ApiKeyRow | undefined)[] = hashes.map(() => undefined);
-  for (const { place, ...row } of rows) apiKeys[place - 1] = row;
+  for (const { place: ordinal, ...row } of rows) apiKeys[ordinal - 1] = row;
   return apiKeys;
 }
 

@@ -98,7 +98,7 @@ export function keyOf({ workspaceId, hour, from, to }: FileRange, format: Stream
  * A dot sorts after a hyphen, so a file that begins in the middle of a row sorts after one that begins with
  * the row.
  */
-function positionName({ position, place }: LogPosition): string {
-  const entry = place > 0 ? `.${String(place).padStart(6, '0')}` : '';
+function positionName({ position, place: index }: LogPosition): string {
+  const entry = index > 0 ? `.${String(index).padStart(6, '0')}` : '';
   return `${position.padStart(19, '0')}${entry}`;
 }

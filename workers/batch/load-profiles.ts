@@ -180,16 +180,16 @@ function addName({ workspaceIds, values }: Missing, workspaceId: string, value: 
 
 /** Adds profiles that were found by external id. @returns the external ids without a profile */
 function addFound(profiles: Profiles, { workspaceIds, values }: Named, rows: FoundProfile[]): Missing {
-  for (const { place, id, email, phone, phoneValid, isLittle } of rows) {
-    const workspaceId = workspaceIds[place - 1]!;
-    const externalId = values[place - 1]!;
+  for (const { place: ordinal, id, email, phone, phoneValid, isLittle } of rows) {
+    const workspaceId = workspaceIds[ordinal - 1]!;
+    const externalId = values[ordinal - 1]!;
     const row = { workspaceId, id, externalId, email, phone, phoneValid };
     profiles.addUnder({ external_id: externalId }, row).knowLittle(isLittle);
   }
   const missing: Missing = { workspaceIds: [], values: [] };
   if (rows.length === values.length) return missing;
   const foundRows = new Set<number>();
-  for (const { place } of rows) foundRows.add(place);
+  for (const { place: ordinal } of rows) foundRows.add(ordinal);
   for (let index = 0; index < values.length; index++)
     if (!foundRows.has(index + 1)) addName(missing, workspaceIds[index]!, values[index]!);
   return missing;

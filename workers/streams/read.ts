@@ -58,15 +58,16 @@ export function cursorAfter({ id, ids }: LogRow, index: number): Cursor {
  * earlier release has the position of the previous row and does not identify this one, so the row is
  * delivered again from its beginning.
  */
-const isBegun = ({ id }: LogRow, { position, place }: Cursor) => place === 0 || position === idBefore(id);
+const isBegun = ({ id }: LogRow, { position, place: index }: Cursor) =>
+  index === 0 || position === idBefore(id);
 
 const idBefore = (id: string) => String(BigInt(id) - 1n);
 
 /** Returns the parts of a page and the remaining rows. The first of these rows may be partly read. */
-function partsOf(rows: LogRow[], { place }: Cursor, partEntries: number): [Part[], LogRow[]] {
+function partsOf(rows: LogRow[], { place: startIndex }: Cursor, partEntries: number): [Part[], LogRow[]] {
   const parts: Part[] = [];
   let entries = 0;
-  let first = place - (place % partEntries);
+  let first = startIndex - (startIndex % partEntries);
   for (const [index, row] of rows.entries()) {
     for (; first < row.ids.length; first += partEntries) {
       const end = Math.min(first + partEntries, row.ids.length);
