@@ -21,9 +21,9 @@ import type { EdgeServices, Endpoint } from './services.ts';
 import { stores } from './unavailable.ts';
 
 /**
- * The first stage of request processing: handles one request with a known operation from its headers to its answer.
- * Every outcome passes through here: `admit` refuses the request, it is executed at once or added to the queue, or it
- * fails.
+ * Handles one request from its headers to its answer. `admit` refuses or admits the request. A direct operation is
+ * executed at once, and the objects of a queued operation are added to the queue. A refusal or an error also becomes an
+ * answer here.
  */
 export async function serve(endpoint: Endpoint, exchange: Exchange, services: EdgeServices): Promise<void> {
   const started = performance.now();

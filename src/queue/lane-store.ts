@@ -139,7 +139,7 @@ export interface LaneStore {
    */
   read(lane: number, ids: string[], bytes?: number): Promise<(StoredEnvelope | undefined)[]>;
   /**
-   * Removes waiting envelopes that took effect together with the leased one.
+   * Removes waiting envelopes that took effect. The leased envelope is kept, because finishing it ends the lease.
    * @returns false if the lease is lost: some envelopes may be left, and another worker may have been handed them
    */
   complete(lease: Lease, ids: string[]): Promise<boolean>;

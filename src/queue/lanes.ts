@@ -24,8 +24,8 @@ export function laneOf(workspaceId: string, identifier: string, lanes: number): 
 }
 
 /**
- * The lane that applies the fences of a workspace. With one such lane, a lane that has several marks of the workspace
- * need not wait for one of them before it arrives at the next (workers/fence/fence-order.ts).
+ * Returns the home lane of a workspace. One lane applies all fences of a workspace. Only speed depends on this: other
+ * lanes arrive at several fences at once, and one transaction applies them (workers/fence/fence-order.ts).
  */
 export const homeLane = (workspaceId: string, lanes: number): number => laneOf(workspaceId, '', lanes);
 

@@ -10,9 +10,9 @@ import type { PackedEnvelope } from '../store/idempotency-keys.ts';
 import { envelopeId, homeLane, identifierKey, type LaneEntry, laneOf, tagIn, withTag } from './lanes.ts';
 
 /**
- * Lists the lanes in which an object must keep its order; the object itself is stored in the first one. A delete
- * concerns all lanes, because earlier operations on its user may have used identifiers that the delete does not
- * contain.
+ * Lists the lanes in which an object must keep its order. A lane can occur several times. An object with several lanes
+ * must be in a fence, whose lanes `fenceLanes` returns. A delete concerns all lanes, because earlier operations on its
+ * user may have used identifiers that the delete does not contain.
  * @throws if the object does not have the form of its kind
  */
 export function concernedLanes(object: AcceptedObject, workspaceId: string, lanes: number): number[] {

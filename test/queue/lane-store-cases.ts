@@ -231,6 +231,20 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       await waitUntilEmpty();
     });
 
+    check('complete keeps the leased job', async () => {
+      const added = await addOneByOne(3);
+      const { next, finish } = work();
+      const { lease } = await next();
+      expect(await store.complete(lease, [lease.id, added[1]!.id])).toBe(true);
+      expect(await store.depth(lane)).toEqual({ waiting: 1, active: 1 });
+      expect((await store.read(lane, [lease.id]))[0]?.id).toBe(lease.id);
+      expect(await store.window(lease, 9)).toEqual([added[2]!.id]);
+      finish();
+      expect((await next()).lease.id).toBe(added[2]!.id);
+      finish();
+      await waitUntilEmpty();
+    });
+
     check('more envelopes than one command can remove are completed in one call', async () => {
       const added = entries(600);
       await producer.add(added);

@@ -43,9 +43,9 @@ export interface LaneContext {
 
 /**
  * Works one lane. The active job is the lease of the lane: while this worker holds it, the worker chooses any number of
- * batches from the lane, applies them and removes them from the lane, and finishes the leased envelope last. At a fence,
- * the workspace of the fence waits for the other lanes, and other workspaces go on. An envelope that is given back on
- * stop returns to the head of the lane.
+ * batches from the lane, applies them and removes them from the lane. Finishing the leased job ends the lease, so it comes
+ * last. At a fence, the workspace of the fence waits for the other lanes, and other workspaces go on. An envelope that is
+ * given back on stop returns to the head of the lane.
  */
 export class LaneWorker implements Service {
   readonly name: string;
@@ -113,12 +113,14 @@ export class LaneWorker implements Service {
 
   /**
    * Applies batches of the lane until the leased envelope has taken effect, and then until the window is empty or the
-   * time of the lease is over.
+   * time of the lease is over. A step names envelopes by their ledger ids. The lane store and the lease name them by the
+   * ids of their jobs.
    */
   async #runBatches(lease: Lease): Promise<LeaseEnd> {
     const { scheduler } = this.#context;
     const window = this.#window;
-    const isDone = () => window.isDone(lease.id);
+    const { id: leasedJobId } = lease;
+    const isDone = () => window.isDone(leasedJobId);
     const ends = performance.now() + MAX_LEASE_MS;
     let removal: Promise<boolean> | true = true;
     for (;;) {
@@ -126,7 +128,8 @@ export class LaneWorker implements Service {
       const [isHeld, isSeen] = await Promise.all([removal, window.refresh(lease)]);
       if (!isHeld || !isSeen) break;
       this.#pause = new AbortController();
-      removal = this.#remove(lease, window.removePassed());
+      const passedJobIds = window.removePassed();
+      removal = this.#remove(lease, passedJobIds);
       const isOver = window.envelopes().length === 0 || performance.now() > ends;
       const isClosing = this.#closing.signal.aborted;
       if (isClosing || (isDone() && isOver)) {
@@ -150,7 +153,8 @@ export class LaneWorker implements Service {
         continue;
       }
       const removed = removal;
-      removal = this.#remove(lease, window.note(step));
+      const doneJobIds = window.note(step);
+      removal = this.#remove(lease, doneJobIds);
       if (!(await removed)) break;
     }
     // Another worker may hold the lane now.
@@ -161,13 +165,13 @@ export class LaneWorker implements Service {
   }
 
   /**
-   * Removes jobs that took effect, except for the leased one. A job that could not be removed is skipped when it is
-   * leased: see `isDone`.
+   * Removes jobs that took effect, except for the leased one. `complete` would keep the leased job, because stores keep
+   * a locked job; omitting it saves a command. A job that could not be removed is skipped when it is leased: see `isDone`.
    * @returns false if the lease is lost
    */
-  #remove(lease: Lease, jobs: readonly string[]): Promise<boolean> | true {
-    const done = jobs.filter((job) => job !== lease.id);
-    return done.length === 0 || this.#context.laneStore.complete(lease, done).catch(() => true);
+  #remove(lease: Lease, jobIds: readonly string[]): Promise<boolean> | true {
+    const removable = jobIds.filter((jobId) => jobId !== lease.id);
+    return removable.length === 0 || this.#context.laneStore.complete(lease, removable).catch(() => true);
   }
 
   /** Refreshes the window while a batch is applied, so that the next batch does not have to wait for a snapshot. */

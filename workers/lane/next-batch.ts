@@ -110,6 +110,8 @@ function linesIn(window: readonly WaitingEnvelope[], accounts: AccountsView): Li
     }
     if (!parts) {
       if (fence) continue;
+      // An unread envelope may hold earlier objects, or a fence, of its workspace. Without the tag of one workspace, it may
+      // hold objects of any workspace.
       if (tag === undefined || tag === SHARED) break;
       unread.add(tag);
       continue;

@@ -75,8 +75,8 @@ export interface LaneView {
 /** Result of one step of a lane. */
 export type Step =
   /**
-   * `done`: ids of finished envelopes. `left`: numbers of remaining objects of the other envelopes. Both are empty
-   * after a failed attempt.
+   * `done`: ledger ids of finished envelopes. `left`: numbers of remaining objects of the other envelopes, by ledger id.
+   * Both are empty after a failed attempt.
    */
   | { kind: 'applied'; done: readonly string[]; left: ReadonlyMap<string, LeftOfEnvelope> }
   /** No envelope can be applied for this many milliseconds. */
