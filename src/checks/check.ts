@@ -12,7 +12,15 @@ export type Severity = 'critical' | 'warning' | 'info';
 export type ProblemPermit = 'syncs' | 'segments' | 'company' | 'operator';
 
 /** The part of an installation that a check covers. */
-export type Scope = 'installation' | 'process' | 'lane' | 'shard' | 'workspace' | 'stream' | 'run';
+export type Scope =
+  | 'installation'
+  | 'machine'
+  | 'process'
+  | 'lane'
+  | 'shard'
+  | 'workspace'
+  | 'stream'
+  | 'run';
 
 /**
  * Where a check can be evaluated. `fleet`: by readers of the stores, which are the console, the command line and
@@ -55,6 +63,13 @@ export interface Alert {
   fix: readonly string[];
 }
 
+/** A sentence that `penstock doctor` prints while a problem does not exist. */
+export interface NormalState {
+  sentence: string;
+  /** Subject whose problems replace the sentence. Every problem of the group replaces a sentence without a subject. */
+  subject?: string;
+}
+
 /** A possible problem: how to detect it, its threshold, and what to do about it. */
 export interface Check {
   id: string;
@@ -70,8 +85,11 @@ export interface Check {
   permit?: ProblemPermit;
   /** Path of a page in the console. */
   link: string;
-  /** Text that `penstock doctor` prints if the group has no problem; undefined if the value could not be read. */
-  normal?(readings: Readings): string | undefined;
+  /**
+   * Returns what `penstock doctor` prints if the group has no problem, or one sentence for each subject; undefined if
+   * the value could not be read.
+   */
+  normal?(readings: Readings): string | NormalState[] | undefined;
   /** Ids of checks that explain this one. If one of them has a problem, this check's problem is not listed. */
   unless?: readonly string[];
   /** Returns every value above the threshold. Absent if only the alert evaluates the check. */

@@ -7,7 +7,7 @@ import { createLaneDepths, type LaneNow } from '../queue/depth.ts';
 import { readHealth } from '../queue/redis.ts';
 import type { Pool } from '../store/database.ts';
 import { countWaiting } from '../store/dead-letters.ts';
-import { readPostgresHealth, readReplication } from '../store/health.ts';
+import { type PostgresHealth, readPostgresHealth, readReplication } from '../store/health.ts';
 import { listStoppedImports } from '../store/imports.ts';
 import { type QueueLoss, readSpread } from '../store/installation.ts';
 import { listProcesses, readEnds, type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
@@ -336,10 +336,7 @@ function storedOf(values: Values, latency: number): Omit<Stored, 'processes'> {
     ...(unread.length > 0 && { unread: unread.map((name) => titles[name]) }),
     postgres: {
       ...{ latency, used: 0, most: 0, isReadOnly: false },
-      ...(health && {
-        ...{ ...health, used: health.connections, most: Number(health.settings.max_connections) },
-        isReadOnly: health.inRecovery || health.settings.default_transaction_read_only === 'on',
-      }),
+      ...(health && usageOf(health)),
       lagSeconds: replication?.lagSeconds ?? null,
     },
     deadLetters: deadLetters && {
@@ -365,6 +362,14 @@ function storedOf(values: Values, latency: number): Omit<Stored, 'processes'> {
       }),
     ),
     loss: losses && lossOf(losses),
+  };
+}
+
+/** Adds the used connections, and whether Postgres accepts writes, to its health. */
+export function usageOf(health: PostgresHealth) {
+  return {
+    ...{ ...health, used: health.connections, most: Number(health.settings.max_connections) },
+    isReadOnly: health.inRecovery || health.settings.default_transaction_read_only === 'on',
   };
 }
 

@@ -1,7 +1,8 @@
+import type { Config } from '../platform/config.ts';
 import type { Disk } from '../platform/disk.ts';
 import type { LaneNow } from '../queue/depth.ts';
-import type { RedisHealth } from '../queue/redis.ts';
-import type { PostgresHealth } from '../store/health.ts';
+import type { RedisHealth, RedisSettings } from '../queue/redis.ts';
+import type { PostgresHealth, TableSize } from '../store/health.ts';
 import type { StoppedImport } from '../store/imports.ts';
 import type { QueueLoss, Spread } from '../store/installation.ts';
 import type { EndedProcesses, MarkLevel, SeenProcess } from '../store/processes.ts';
@@ -66,6 +67,73 @@ export interface OwnWork {
   refusedPerSecond?: number;
 }
 
+/** Certificate of a store, as a new TLS connection from this machine receives it. */
+export interface Certificate {
+  store: 'Postgres' | 'Redis';
+  /** Host and port. */
+  server: string;
+  /** Undefined if the server does not offer TLS. */
+  validUntil: Date | undefined;
+  /** Reason why the processes do not trust the certificate; absent if they trust or do not verify it. */
+  distrust?: string;
+}
+
+/** State of a Redis server that has lanes. */
+export interface RedisServer {
+  /** Host and port; undefined without a cluster. */
+  name: string | undefined;
+  settings: RedisSettings;
+  /** Bytes of maxmemory; 0 if it is not set. */
+  maxmemory: number;
+  /** Connected replicas. */
+  replicas: number;
+}
+
+/** State of the Redis servers of the queue. With the queue in Postgres, there are no servers. */
+export interface RedisServers {
+  servers: RedisServer[];
+  /** REDIS_WAIT_REPLICAS. */
+  replicasWanted: number;
+  /** Keys of jobs that are in no list of their lane. */
+  strayJobs: string[];
+  /** Absent without a cluster. `dependent` names servers that stop if the primary of another shard is unavailable. */
+  cluster?: { isServing: boolean; shards: number; dependent: string[] };
+}
+
+/** Readings that `penstock doctor` can take. */
+export type MachineReading = 'certificates' | 'postgres' | 'queue';
+
+/**
+ * State of a machine and of the stores, as `penstock doctor` reads it. An absent member was not read or could not be
+ * read.
+ */
+export interface MachineReadings {
+  /** Settings of the environment. */
+  settings?: Config;
+  /** Reason why the settings are invalid. */
+  invalidSetting?: string;
+  /** Whether neither DATABASE_URL nor DATA_DIR has an address of Postgres. */
+  lacksDatabaseUrl?: boolean;
+  /** Whether DATABASE_URL leads through a pooler in transaction mode, and DATABASE_DIRECT_URL is empty. */
+  lacksDirectUrl?: boolean;
+  /** Files with secrets, with their permission bits. */
+  files?: { path: string; mode: number }[];
+  certificates?: Certificate[];
+  /** Host of a Postgres whose disk this machine cannot read; undefined on a socket. */
+  unreadDisk?: { host: string | undefined };
+  /** Milliseconds by which the clock of a store is ahead of the clock of this machine, without the round-trip time. */
+  clocks?: { store: string; skew: number }[];
+  /** Whether Postgres has the tables of this release. */
+  isMigrated?: boolean;
+  /** Partitions of this month and the next that do not exist. */
+  missingPartitions?: string[];
+  /** Number of fences at which lanes have waited for long, and seconds of the longest wait. */
+  fences?: { fences: number; seconds: number };
+  tables?: Pick<TableSize, 'table' | 'liveRows' | 'deadRows'>[];
+  redis?: RedisServers;
+  failures?: { reading: MachineReading; reason: string }[];
+}
+
 /** Input of the checks. An absent member was not read or could not be read, and no check draws a conclusion from it. */
 export interface Readings {
   at: Date;
@@ -95,6 +163,7 @@ export interface Readings {
   disks?: Disk[] | undefined;
   loss?: QueueLoss | undefined;
   own?: OwnWork | undefined;
+  machine?: MachineReadings | undefined;
   /** Names of values that Postgres did not return in time; absent if it returned all. */
   unread?: string[] | undefined;
 }

@@ -1,7 +1,10 @@
 import { type Check, type Evaluator, type Problem, severities } from './check.ts';
 import { laneChecks } from './lanes.ts';
+import { machineChecks } from './machine.ts';
+import { postgresChecks } from './postgres.ts';
 import { processChecks } from './processes.ts';
 import type { Readings } from './readings.ts';
+import { redisChecks } from './redis.ts';
 import { storeChecks } from './stores.ts';
 import { webChecks } from './web.ts';
 import { workChecks } from './work.ts';
@@ -9,10 +12,13 @@ import { workChecks } from './work.ts';
 /** Every check of an installation. Within a severity, problems are listed in the order of these checks. */
 export const checks: readonly Check[] = [
   ...storeChecks,
+  ...postgresChecks,
+  ...redisChecks,
   ...processChecks,
   ...laneChecks,
   ...webChecks,
   ...workChecks,
+  ...machineChecks,
 ];
 
 /**

@@ -1,5 +1,6 @@
 import { duration, grouped } from '../platform/format.ts';
 import { whatIsLost } from '../queue/loss.ts';
+import { certificateChecks } from './certificates.ts';
 import type { Check } from './check.ts';
 import type { Dependency, Lacking, Readings } from './readings.ts';
 import { clockTime, gigabytes } from './text.ts';
@@ -11,11 +12,13 @@ const CONNECTIONS = { spare: 10, reserved: 3 };
 /** A healthy store answers in less than 10 ms. */
 const SLOW = { milliseconds: 250 };
 const LAG = { seconds: 30 };
-const EXPIRY = { days: 14 };
 const SKEW = { seconds: 2 };
 
 const isLacking = ({ lacking }: Readings, name: Dependency): Lacking | undefined =>
   lacking.find((one) => one.name === name);
+
+const clockDifference = ({ store, skew }: { store: string; skew: number }) =>
+  `The clock of ${store} is ${duration(Math.abs(skew) / 1000)} ${skew > 0 ? 'ahead of' : 'behind'} the clock of this machine`;
 
 const since = ({ since: begun, reason }: Lacking) =>
   begun ? ` (since ${clockTime(begun)})` : reason ? ` (${reason})` : '';
@@ -71,6 +74,7 @@ export const storeChecks: readonly Check[] = [
     firstStep: 'Run the release step: penstock migrate. Every process then resumes by itself.',
     link: '/',
     unless: ['postgres-away'],
+    normal: ({ machine }) => (machine?.isMigrated ? 'Postgres has the tables of this release' : undefined),
     find(readings) {
       const lack = isLacking(readings, 'migrations');
       return lack
@@ -162,10 +166,22 @@ export const storeChecks: readonly Check[] = [
       'If the disk of Postgres becomes full, Postgres rejects writes or stops. Objects then take no effect, and `web` answers 503 to requests that it cannot store, until there is space. If `tmp` becomes full, syncs fail.',
     firstStep: 'Free space, or lower LEDGER_DAYS or SYNC_SCRATCH_BYTES.',
     link: '/',
-    normal: ({ disks }) =>
-      disks?.length
-        ? `${disks.map((disk) => `${gigabytes(disk.freeBytes)} of ${disk.path}`).join(', ')} free`
-        : undefined,
+    normal({ disks = [], machine }) {
+      const free = disks.map((disk) => `${gigabytes(disk.freeBytes)} of ${disk.path}`).join(', ');
+      const { unreadDisk } = machine ?? {};
+      const host = unreadDisk?.host === undefined ? '' : ` (${unreadDisk.host})`;
+      return [
+        ...(free === '' ? [] : [{ sentence: `${free} free` }]),
+        ...(unreadDisk
+          ? [
+              {
+                subject: 'Postgres',
+                sentence: `the disk of Postgres${host} cannot be checked from this machine; monitor it there`,
+              },
+            ]
+          : []),
+      ];
+    },
     find: ({ disks = [] }) =>
       disks
         .filter(({ freeBytes, sizeBytes }) => freeBytes < sizeBytes * DISK.lowShare)
@@ -342,58 +358,30 @@ export const storeChecks: readonly Check[] = [
       ],
     },
   },
-  {
-    id: 'certificate-expired',
-    group: 'certificate',
-    severity: 'critical',
-    scope: 'installation',
-    evaluators: ['prometheus'],
-    impact: 'Open connections continue. Processes that verify the certificate cannot open new ones.',
-    firstStep: 'Renew it on the server and reload the server.',
-    link: '/',
-    alert: {
-      name: 'PenstockCertificateExpired',
-      expr: 'min by (store) (penstock_certificate_expiry_timestamp_seconds) < time()',
-      summary: '{{ $labels.store }}: the certificate has expired',
-      meaning: 'The certificate of Postgres or Redis has expired.',
-      diagnose: [
-        'Run `penstock doctor`, which names the certificate. Alternatively, run `openssl s_client -starttls postgres -connect host:5432` for Postgres, or `openssl s_client -connect host:6379` for Redis.',
-      ],
-      fix: [
-        'Renew the certificate on the server and reload it (`pg_ctl reload`, or `redis-cli config set tls-cert-file …`). You do not have to restart Penstock.',
-      ],
-    },
-  },
-  {
-    id: 'certificate-expires',
-    group: 'certificate',
-    severity: 'warning',
-    scope: 'installation',
-    evaluators: ['prometheus'],
-    impact: 'After it expires, processes that verify it cannot open new connections.',
-    firstStep: 'Renew it, and check why it was not renewed automatically.',
-    link: '/',
-    alert: {
-      name: 'PenstockCertificateExpires',
-      expr: `min by (store) (penstock_certificate_expiry_timestamp_seconds) - time() < ${EXPIRY.days} * 86400`,
-      summary: `{{ $labels.store }}: the certificate expires in {{ $value | humanizeDuration }} (threshold ${EXPIRY.days}d)`,
-      meaning: 'The certificate of Postgres or Redis expires within 14 days.',
-      diagnose: [
-        'Run `penstock doctor`. Alternatively, run `openssl s_client -starttls postgres -connect host:5432` for Postgres, or `openssl s_client -connect host:6379` for Redis.',
-      ],
-      fix: ['Renew the certificate now, and find out why it was not renewed automatically.'],
-    },
-  },
+  ...certificateChecks,
   {
     id: 'clock-skew',
     group: 'clock',
     severity: 'warning',
     scope: 'process',
-    evaluators: ['prometheus'],
+    evaluators: ['machine', 'prometheus'],
     impact:
       'No object is lost, and the order does not change. Times of acceptance, ages in alerts, links, sessions and `Retry-After` are wrong by that amount.',
     firstStep: 'Check NTP on that machine and on the Postgres server.',
     link: '/',
+    normal: ({ machine }) =>
+      (machine?.clocks ?? []).map(({ store }) => ({
+        subject: store,
+        sentence: `the clock of ${store} is ours`,
+      })),
+    find: ({ machine }) =>
+      (machine?.clocks ?? [])
+        .filter(({ skew }) => Math.abs(skew) >= SKEW.seconds * 1000)
+        .map((clock) => ({
+          subject: clock.store,
+          sentence: `${clockDifference(clock)} (threshold ${SKEW.seconds} s).`,
+          firstStep: `Run NTP on this machine and on the server of ${clock.store}.`,
+        })),
     alert: {
       name: 'PenstockClockSkew',
       expr: `max by (instance) (abs(penstock_clock_skew_seconds)) > ${SKEW.seconds}`,

@@ -18,7 +18,7 @@ import {
 } from './open-redis.ts';
 
 /** The Redis settings that the guarantees rest on; undefined if Redis does not let us read the setting. */
-interface RedisSettings {
+export interface RedisSettings {
   evicts: string | undefined;
   appends: string | undefined;
   syncs: string | undefined;
@@ -111,10 +111,11 @@ async function check(redis: Redis, { shards, node }: CheckTarget, log: Log): Pro
       { ...(node && { node }) },
       'maxmemory-policy of Redis could not be read; it must be noeviction, or Redis can drop accepted objects',
     );
-  if (appends !== 'yes' || syncs !== 'always')
+  const crash = crashLossOf(settings);
+  if (crash)
     log.warn(
       { appendonly: appends ?? 'unknown', appendfsync: syncs ?? 'unknown', ...(node && { node }) },
-      describeCrashLoss(settings),
+      `${crash.loss}; ${crash.advice}`,
     );
   if (isForAll) log.warn({ node }, `${REFUSES_FOR_OTHERS}; set cluster-require-full-coverage no`);
   return true;
@@ -132,16 +133,29 @@ export async function refusesForOthers(server: Redis): Promise<boolean> {
   return (await configured(server, 'cluster-require-full-coverage')) === 'yes';
 }
 
-/** Describes what a crash of a Redis with these settings loses, and what to set. */
-export function describeCrashLoss({ appends, syncs }: RedisSettings): string {
+/**
+ * Describes what a crash of a Redis with these settings loses, and what to do.
+ * @returns undefined if a crash loses no accepted object
+ */
+export function crashLossOf({
+  appends,
+  syncs,
+}: Omit<RedisSettings, 'evicts'>): { loss: string; advice: string } | undefined {
+  if (appends === 'yes' && syncs === 'always') return undefined;
   const advice = 'set appendonly yes and appendfsync always';
   if (appends === 'no')
-    return `a crash of Redis loses every accepted object that is not applied yet, back to its last snapshot; ${advice}`;
+    return {
+      loss: 'a crash of Redis loses every accepted object that is not applied yet, back to its last snapshot',
+      advice,
+    };
   if (appends === undefined || syncs === undefined)
-    return `Penstock could not read appendonly and appendfsync of Redis; without appendonly yes and appendfsync always, a crash of Redis loses accepted objects. Check both settings at your provider`;
+    return {
+      loss: 'Penstock could not read appendonly and appendfsync of Redis; without appendonly yes and appendfsync always, a crash of Redis loses accepted objects',
+      advice: 'check both settings at your provider',
+    };
   const span =
     syncs === 'everysec' ? 'of the last one or two seconds' : 'that the system has not written to disk';
-  return `a crash of Redis loses accepted objects ${span}; ${advice}`;
+  return { loss: `a crash of Redis loses accepted objects ${span}`, advice };
 }
 
 /**

@@ -3,7 +3,7 @@ import { chmodSync, chownSync, copyFileSync, statSync, writeFileSync } from 'nod
 import path from 'node:path';
 import pg from 'pg';
 import { beforeAll, expect, test } from 'vitest';
-import type { Finding } from '../../src/admin/doctor/machine.ts';
+import type { Finding } from '../../src/admin/doctor/findings.ts';
 import { type OwnPostgres, startOwnPostgres } from '../../tools/chaos/own-postgres.ts';
 import { startRedis, temporaryFolder } from '../setup/fixtures.ts';
 import { leasePort } from '../setup/ports.ts';
@@ -84,7 +84,10 @@ async function examine(sslmode: string, redisUrl: string, trusted: string) {
   const { findings } = JSON.parse(stdout) as { findings: Finding[] };
   return findings
     .filter(({ check }) => check === 'certificate')
-    .map(({ level, finding }) => [level, finding.replace(/\d{4}-.*$/, '…')]);
+    .map(({ level, finding }) => [
+      level,
+      finding.replace(/\(\S+:\d+\)/, '(…)').replace(/\d+ d.*$|\d{4}-.*$/, '…'),
+    ]);
 }
 
 const overTls = () => `rediss://127.0.0.1:${redisPort}`;
@@ -92,21 +95,21 @@ const overTls = () => `rediss://127.0.0.1:${redisPort}`;
 test('penstock doctor prints when store certificates expire and warns two weeks before', async () => {
   writeFileSync(at('both.crt'), execFileSync('cat', [at('long.crt'), at('short.crt')]));
   expect(await examine('verify-full', overTls(), 'both')).toEqual([
-    ['ok', 'the certificate of postgres is valid until …'],
-    ['warning', 'the certificate of redis is valid until …'],
+    ['ok', 'the certificate of Postgres (…) is valid until …'],
+    ['warning', 'The certificate of Redis (…) expires in …'],
   ]);
 });
 
 test('penstock doctor reports an untrusted or expired certificate', async () => {
   expect(await examine('verify-full', overTls(), 'long')).toEqual([
-    ['ok', 'the certificate of postgres is valid until …'],
-    ['error', 'the certificate of redis is not trusted on this machine: DEPTH_ZERO_SELF_SIGNED_CERT'],
+    ['ok', 'the certificate of Postgres (…) is valid until …'],
+    ['error', 'The certificate of Redis (…) is not trusted on this machine: DEPTH_ZERO_SELF_SIGNED_CERT.'],
   ]);
   await showOnPostgres('over');
   const seen = () => examine('verify-full', plainRedis, 'over');
   await expect
     .poll(seen, { timeout: 20_000 })
-    .toEqual([['error', 'the certificate of postgres is valid until …']]);
+    .toEqual([['error', 'The certificate of Postgres (…) has expired: it was valid until …']]);
 });
 
 test('penstock doctor checks no certificate if the settings do not use TLS', async () => {

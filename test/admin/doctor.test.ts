@@ -2,7 +2,7 @@ import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { Finding } from '../../src/admin/doctor/machine.ts';
+import type { Finding } from '../../src/admin/doctor/findings.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { openPool } from '../../src/store/database.ts';
@@ -167,7 +167,7 @@ describe('penstock doctor', () => {
     const { of } = await examine({ DATABASE_URL: bare.url, REDIS_URL: redis });
     expect(of('partitions')[0]).toMatchObject({
       level: 'error',
-      finding: `missing partition: events_${month}`,
+      finding: `Missing partition: events_${month}.`,
     });
   });
 
@@ -180,7 +180,9 @@ describe('penstock doctor', () => {
     ).toBe('ok');
     chmodSync(file, 0o644);
     const { of } = await examine({ DATABASE_URL: url, REDIS_URL: redis, DATA_DIR: folder });
-    expect(of('files')).toEqual([expect.objectContaining({ level: 'error', advice: `chmod 600 ${file}` })]);
+    expect(of('files')).toEqual([
+      expect.objectContaining({ level: 'error', advice: `Run \`chmod 600 ${file}\`.` }),
+    ]);
   });
 });
 

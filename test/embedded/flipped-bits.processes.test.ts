@@ -1,7 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { checkPostgres } from '../../src/admin/doctor/stores.ts';
+import { readServer } from '../../src/admin/doctor/stores.ts';
+import { findProblems } from '../../src/checks/registry.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { migrate } from '../../src/processes/migrate.ts';
@@ -36,8 +37,12 @@ test('a bit flipped in a page of users is reported by worker and doctor, and not
   onTestFinished(() => second.stop());
   const pool = openPool(second.url);
   onTestFinished(() => pool.end());
-  const findings = async () => (await checkPostgres(pool)).map(({ finding }) => finding);
-  expect((await findings()).filter((finding) => finding.includes('checksums'))).toEqual([]);
+  const problems = async () => {
+    const { postgres } = await readServer(pool);
+    const readings = { at: new Date(), queue: 'postgres' as const, lacking: [], postgres };
+    return findProblems(readings, 'machine').map(({ id }) => id);
+  };
+  expect(await problems()).not.toContain('checksums-off');
 
   const lines: unknown[] = [];
   const log = createLog('test', 'silent');
@@ -47,8 +52,8 @@ test('a bit flipped in a page of users is reported by worker and doctor, and not
   await waitUntil(() => lines.includes('not applied yet: Postgres read a damaged page'), {
     what: 'the damage in the log of the worker',
   });
-  const isReported = (finding: string) => /has read \d+ damaged page/.test(finding);
-  await waitUntil(async () => (await findings()).some(isReported), { what: 'the damage in the doctor' });
+  const isReported = async () => (await problems()).includes('pages-damaged');
+  await waitUntil(isReported, { what: 'the damage in the doctor' });
   // The object waits in its lane until the page is restored.
   expect(await readDeadLetters(pool)).toEqual([]);
   await expect(readSums(pool, workspace)).rejects.toThrow('invalid page');

@@ -1,7 +1,8 @@
 import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { checkRedis } from '../../src/admin/doctor/stores.ts';
+import { readRedis } from '../../src/admin/doctor/stores.ts';
+import { findProblems } from '../../src/checks/registry.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
 import { Redis } from '../../src/queue/ioredis.ts';
@@ -138,8 +139,9 @@ async function outcomeOf(dir: string, entries: LaneEntry[]): Promise<string> {
     if (result.includes('damaged')) return 'reported by a dead letter';
     if (sent.every((text) => result.includes(text)))
       return result.length === sent.length ? 'whole' : 'repeated';
-    const findings = await checkRedis(connection);
-    const isReported = findings.some(({ finding }) => finding.includes('in no list of the lane'));
+    const machine = await readRedis(connection);
+    const problems = findProblems({ at: new Date(), queue: 'redis', lacking: [], machine }, 'machine');
+    const isReported = problems.some(({ id }) => id === 'jobs-stray');
     return isReported ? 'reported by the doctor' : `lost: ${ids}`;
   } finally {
     operator.disconnect();

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Finding } from '../../src/admin/doctor/machine.ts';
+import type { Finding } from '../../src/admin/doctor/findings.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { spawnPenstock } from '../admin/spawn-penstock.ts';
 import { createVisitor } from '../board/browser-session.ts';

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Finding } from '../../src/admin/doctor/machine.ts';
+import type { Finding } from '../../src/admin/doctor/findings.ts';
 import { spawnPenstock } from '../admin/spawn-penstock.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Finding } from '../../src/admin/doctor/machine.ts';
+import type { Finding } from '../../src/admin/doctor/findings.ts';
 import { markOf } from '../../src/queue/lanes.ts';
 import { spawnPenstock } from '../admin/spawn-penstock.ts';
 import { type Fleet, statusOf } from '../guarantees/fleet.ts';

@@ -1,29 +1,19 @@
 import { type Command, CommanderError } from 'commander';
-import type { Readings } from '../../checks/readings.ts';
+import type { MachineReading, MachineReadings, Readings } from '../../checks/readings.ts';
 import type { Config } from '../../platform/config.ts';
-import { START_COMMAND } from '../../platform/files.ts';
 import { messageOf } from '../../platform/log.ts';
 import { findDatabaseUrl } from '../../processes/dependencies.ts';
 import type { QueueConnection } from '../../queue/connection.ts';
 import { laneCount } from '../../queue/lanes.ts';
-import { readPostgresHealth } from '../../store/health.ts';
+import type { Database } from '../../store/database.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { knownPooling } from '../../store/pooling.ts';
 import { addVerb } from '../command.ts';
-import { checkEnvelopes, createFleetReader, findingsOf } from '../doctor/fleet.ts';
-import {
-  checkCertificates,
-  checkFiles,
-  checkSettings,
-  checkVersions,
-  error,
-  type Finding,
-  readDisks,
-  readPostgresDisk,
-  redisUrls,
-  warning,
-} from '../doctor/machine.ts';
-import { attempt, checkPostgres, checkRedis } from '../doctor/stores.ts';
+import { readCertificates } from '../doctor/certificates.ts';
+import { type Finding, findingsOf } from '../doctor/findings.ts';
+import { createFleetReader } from '../doctor/fleet.ts';
+import { readDisks, readFiles, readPostgresDisk, readSettings } from '../doctor/machine.ts';
+import { readRedis, readServer, readTables, readUnreadable } from '../doctor/stores.ts';
 import { printJson } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
 
@@ -36,9 +26,7 @@ export function addDoctor(program: Command): void {
 }
 
 async function examine({ json }: { json?: boolean }): Promise<void> {
-  const { config, findings } = checkSettings();
-  findings.push(...checkVersions());
-  if (config) findings.push(...checkFiles(config), ...(await checkStores(config)));
+  const findings = findingsOf(await readAll());
   const count = (level: Finding['level']) => findings.filter((one) => one.level === level).length;
   const [errors, warnings] = [count('error'), count('warning')];
   if (json)
@@ -48,74 +36,118 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
   if (errors > 0) throw new CommanderError(1, 'penstock.doctor', '');
 }
 
-/** Checks each store separately, so that one store is checked even while the other is unavailable. */
-async function checkStores(config: Config): Promise<Finding[]> {
-  const disks = await readDisks(config);
+/** Readings that the following steps complete. */
+type Taken = Readings & { machine: MachineReadings };
+
+async function readAll(): Promise<Readings> {
+  const machine: MachineReadings = readSettings();
+  const { settings: config } = machine;
+  const readings: Taken = { at: new Date(), queue: config?.QUEUE ?? 'redis', lacking: [], machine };
+  if (!config) return readings;
+  machine.files = readFiles(config);
+  readings.disks = await readDisks(config);
+  return readStores(config, readings);
+}
+
+/** Reads each store separately, so that one store is read even while the other is unavailable. */
+async function readStores(config: Config, readings: Taken): Promise<Readings> {
+  const { machine, lacking } = readings;
   const databaseUrl = findDatabaseUrl(config);
-  const readings: Readings = { at: new Date(), queue: config.QUEUE, lacking: [], disks };
   if (!databaseUrl) {
-    const advice = `Run ${START_COMMAND}, set DATA_DIR to the folder of the installation, or set DATABASE_URL.`;
-    const none = `DATABASE_URL is empty, and ${START_COMMAND} has never run in DATA_DIR`;
-    return [...findingsOf(readings), error('postgres', none, advice)];
+    machine.lacksDatabaseUrl = true;
+    return readings;
   }
+  await attempt(machine, 'certificates', async () => {
+    machine.certificates = await readCertificates(databaseUrl, config);
+  });
+  // A connection needs the same file, so no store can be read.
+  if (!machine.certificates) return readings;
   const database = openDatabase(databaseUrl, 2);
-  const { pool } = database;
   try {
-    const findings = await attempt('certificate', 'Correct sslrootcert in DATABASE_URL.', () =>
-      checkCertificates(databaseUrl, redisUrls(config)),
-    );
-    findings.push(...checkPooling(config, databaseUrl));
-    const reason = await pool.query('select 1').then(() => undefined, reasonOf);
-    if (reason !== undefined) readings.lacking.push({ name: 'postgres', reason });
+    const reason = await database.pool.query('select 1').then(() => undefined, reasonOf);
+    if (reason !== undefined) lacking.push({ name: 'postgres', reason });
     else {
-      findings.push(...(await attempt('postgres', 'Read the log of Postgres.', () => checkPostgres(pool))));
-      if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
-      const { data_directory: folder } = (await readPostgresHealth(pool)).settings;
-      const disk = await readPostgresDisk(databaseUrl, folder);
-      if ('freeBytes' in disk) disks.push(disk);
-      else findings.push(disk);
+      const { mode } = knownPooling(databaseUrl) ?? {};
+      machine.lacksDirectUrl = mode === 'transaction' && config.DATABASE_DIRECT_URL === '';
+      await attempt(machine, 'postgres', () => readPostgres({ config, databaseUrl, database }, readings));
     }
-    // The queue is in the same unavailable Postgres, so the queue checks cannot run.
-    if (reason !== undefined && config.QUEUE === 'postgres') return [...findings, ...findingsOf(readings)];
-    const read = async (connection: QueueConnection | undefined, whyNoQueue?: string): Promise<Finding[]> => {
-      const fleet = reason === undefined && createFleetReader({ pool, connection, whyNoQueue, config });
-      const lacking = connection ? [] : [{ name: 'redis' as const, reason: whyNoQueue }];
-      const now = fleet ? await fleet.read() : { ...readings, lacking: [...readings.lacking, ...lacking] };
-      return findingsOf({ ...now, disks });
-    };
-    let queue: Finding[] | undefined;
-    try {
-      await withQueueConnection({ config, databaseUrl, database }, async (connection) => {
-        queue = [
-          ...(await attempt('queue', 'Read the log of Redis.', () => checkRedis(connection))),
-          ...(await attempt('queue', 'Read the log of Redis.', () =>
-            checkEnvelopes(connection, laneCount(config)),
-          )),
-          ...(await read(connection)),
-        ];
-      });
-    } catch (failure) {
-      queue ??= await read(undefined, reasonOf(failure));
-    }
-    return [...findings, ...(queue ?? [])];
+    if (machine.isMigrated === false) lacking.push({ name: 'migrations' });
+    const isQueueAway = reason !== undefined && config.QUEUE === 'postgres';
+    if (isQueueAway || machine.isMigrated === false) return readings;
+    return await readQueue({ config, databaseUrl, database }, readings);
   } finally {
     await database.stop();
   }
 }
 
+interface Stores {
+  config: Config;
+  databaseUrl: string;
+  database: Database;
+}
+
+/** Adds to the readings what Postgres answers. @throws if a statement fails; earlier answers are kept */
+async function readPostgres({ databaseUrl, database: { pool } }: Stores, readings: Taken): Promise<void> {
+  const { machine } = readings;
+  const { postgres, clock } = await readServer(pool);
+  readings.postgres = postgres;
+  machine.clocks = [clock];
+  const disk = await readPostgresDisk(databaseUrl, postgres?.settings?.data_directory);
+  if ('disk' in disk) readings.disks = [...(readings.disks ?? []), disk.disk];
+  else Object.assign(machine, disk);
+  Object.assign(machine, await readTables(pool));
+}
+
+/** Returns the readings with what the queue answers, and with the state of the fleet if Postgres answers. */
+async function readQueue(stores: Stores, readings: Taken): Promise<Readings> {
+  const { config, database } = stores;
+  const { machine, lacking } = readings;
+  const isPostgresAway = lacking.some(({ name }) => name === 'postgres');
+  const readFleet = async (connection?: QueueConnection, whyNoQueue?: string): Promise<Readings> => {
+    if (!isPostgresAway) {
+      const reader = createFleetReader({ pool: database.pool, connection, whyNoQueue, config });
+      const fleet = await reader.read();
+      const postgres = fleet.postgres && { ...readings.postgres, ...fleet.postgres };
+      return { ...fleet, postgres, disks: readings.disks, own: readings.own, machine };
+    }
+    return connection
+      ? readings
+      : { ...readings, lacking: [...lacking, { name: 'redis', reason: whyNoQueue }] };
+  };
+  let complete: Readings | undefined;
+  try {
+    await withQueueConnection(stores, async (connection) => {
+      await attempt(machine, 'queue', async () => {
+        const { redis, clocks } = await readRedis(connection);
+        machine.redis = redis;
+        machine.clocks = [...(machine.clocks ?? []), ...clocks];
+      });
+      await attempt(machine, 'queue', async () => {
+        readings.own = await readUnreadable(connection, laneCount(config));
+      });
+      complete = await readFleet(connection);
+    });
+  } catch (failure) {
+    complete ??= await readFleet(undefined, reasonOf(failure));
+  }
+  return complete ?? readings;
+}
+
+/** Takes a reading, and records the reason if it fails. */
+async function attempt(
+  machine: MachineReadings,
+  reading: MachineReading,
+  read: () => Promise<void>,
+): Promise<void> {
+  try {
+    await read();
+  } catch (failure) {
+    machine.failures = [...(machine.failures ?? []), { reading, reason: reasonOf(failure) }];
+  }
+}
+
 const reasonOf = (failure: unknown) =>
   messageOf(failure) || String((failure as { code?: unknown }).code ?? 'no answer');
-
-/** Checks that processes that need a Postgres session of their own do not connect through a transaction pooler. */
-function checkPooling(config: Config, databaseUrl: string): Finding[] {
-  if (knownPooling(databaseUrl)?.mode !== 'transaction' || config.DATABASE_DIRECT_URL) return [];
-  const found =
-    'DATABASE_URL leads through a connection pooler in transaction mode, without DATABASE_DIRECT_URL';
-  const advice = 'Set DATABASE_DIRECT_URL to the address of Postgres itself; see docs/connection-poolers.md.';
-  return [
-    config.QUEUE === 'postgres' ? error('postgres', found, advice) : warning('postgres', found, advice),
-  ];
-}
 
 const marks = { ok: ' ok ', warning: 'warn', error: 'FAIL' };
 
