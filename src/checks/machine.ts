@@ -27,7 +27,7 @@ function unreadCheck(
 ): Check {
   return {
     ...{ id, group, severity: 'critical', scope: 'machine', evaluators: ['machine'] },
-    ...{ impact: 'Some checks of this group could not run.', firstStep, link: '/' },
+    ...{ impact: 'Some checks did not run.', firstStep, link: '/' },
     find: ({ machine }) =>
       (machine?.failures ?? [])
         .filter((failure) => failure.reading === reading)
@@ -86,7 +86,7 @@ export const machineChecks: readonly Check[] = [
     scope: 'machine',
     evaluators: ['machine'],
     impact: 'If Redis refuses the workers, the queue does not drain.',
-    firstStep: `Set it to ${REDIS_MEMORY.percent} or less.`,
+    firstStep: `Set MAX_REDIS_MEMORY_PERCENT to ${REDIS_MEMORY.percent} or less.`,
     link: '/',
     find: ofSettings(
       ({ MAX_REDIS_MEMORY_PERCENT: percent }) =>

@@ -45,7 +45,7 @@ export const postgresChecks: readonly Check[] = [
     scope: 'installation',
     evaluators: ['machine'],
     impact: 'A crash can lose applied objects, and with `QUEUE=postgres` accepted objects.',
-    firstStep: 'Set it to on.',
+    firstStep: 'Set fsync, full_page_writes and synchronous_commit to on.',
     link: '/',
     find: (readings) =>
       Object.entries(DURABILITY)
@@ -100,7 +100,7 @@ export const postgresChecks: readonly Check[] = [
     scope: 'installation',
     evaluators: ['machine'],
     impact: 'Statements become slower over time.',
-    firstStep: 'Set it to on.',
+    firstStep: 'Set autovacuum and track_counts to on.',
     link: '/',
     find: (readings) =>
       ['autovacuum', 'track_counts']
@@ -117,8 +117,8 @@ export const postgresChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'installation',
     evaluators: ['fleet', 'machine'],
-    impact: 'It can hold locks that objects wait for, and it prevents vacuum, so tables grow.',
-    firstStep: 'Find it in pg_stat_activity by xact_start, and end it.',
+    impact: 'The transaction can hold locks that objects wait for, and prevents vacuum, so tables grow.',
+    firstStep: 'Find the transaction in pg_stat_activity by xact_start, and end it.',
     link: '/',
     find({ postgres }) {
       const seconds = postgres?.oldestTransactionSeconds ?? 0;
@@ -137,7 +137,7 @@ export const postgresChecks: readonly Check[] = [
     severity: 'critical',
     scope: 'installation',
     evaluators: ['machine'],
-    impact: 'Events and purchases of that month are written to the default partition.',
+    impact: 'Events and purchases of a month without a partition are written to the default partition.',
     firstStep:
       'Start a worker, which creates partitions at its start and every day. Start it before that month begins: rows in the default partition prevent the creation.',
     link: '/',

@@ -115,6 +115,30 @@ describe('penstock doctor', () => {
     ]);
   });
 
+  test('reports a pooler in transaction mode without DATABASE_DIRECT_URL', async () => {
+    const pooled = `${url}${url.includes('?') ? '&' : '?'}pooling=transaction`;
+    const reported = async (env: Record<string, string>) =>
+      (await examine({ DATABASE_URL: pooled, REDIS_URL: redis, ...env }))
+        .of('postgres')
+        .filter(({ id }) => id === 'direct-address-missing')
+        .map(({ level }) => level);
+    expect(await reported({})).toEqual(['warning']);
+    expect(await reported({ DATABASE_DIRECT_URL: url })).toEqual([]);
+  });
+
+  test('names an unreadable sslrootcert, and checks no store', async () => {
+    const secured = `${url}${url.includes('?') ? '&' : '?'}sslmode=verify-full&sslrootcert=/nowhere`;
+    const { errors, of } = await examine({ DATABASE_URL: secured, REDIS_URL: redis });
+    expect(errors).toEqual([
+      expect.objectContaining({
+        check: 'certificate',
+        finding: expect.stringContaining('/nowhere'),
+        advice: expect.stringContaining('sslrootcert'),
+      }),
+    ]);
+    expect([of('postgres'), of('redis')]).toEqual([[], []]);
+  });
+
   test('names DATABASE_URL and the reason, not the password, if Postgres is unavailable', async () => {
     const away = `postgresql://p:secret@127.0.0.1:${await leasePort()}/penstock`;
     const { errors } = await examine({ DATABASE_URL: away });

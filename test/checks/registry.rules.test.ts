@@ -6,6 +6,7 @@ import { checks, findProblems, printedProblem } from '../../src/checks/registry.
 import { lanesIn } from '../../src/checks/text.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import type { MarkLevel, SeenProcess } from '../../src/store/processes.ts';
+import { type CaseRow, machineCases } from './machine-cases.ts';
 
 const one = (name: SeenProcess['name'], change: Partial<SeenProcess> = {}): SeenProcess => ({
   ...{ id: name, name, host: 'w-7', pid: 42, version: '0.1.0', address: null, lanes: [], missing: [] },
@@ -104,16 +105,9 @@ const troubled = (status: 'error' | 'partial'): Partial<Readings> => ({
 
 const held = (since: string) => [0, 1, 2, 3].map((lane) => ({ lane, since }));
 
-interface Case {
-  name: string;
-  change: Partial<Readings>;
-  id: string;
-  severity: string;
-  sentence: RegExp;
-}
-
-const cases: Case[] = (
-  [
+const rows: CaseRow[] = [
+  ...machineCases,
+  ...([
     [
       'Postgres is away',
       { processes: undefined, lacking: [{ name: 'postgres', since: at }] },
@@ -493,8 +487,16 @@ const cases: Case[] = (
       'warning',
       /^1 dead letter waits for an operator\.$/,
     ],
-  ] as [string, Partial<Readings>, string, string, RegExp][]
-).map(([name, change, id, severity, sentence]) => ({ name, change, id, severity, sentence }));
+  ] as CaseRow[]),
+];
+
+const cases = rows.map(([name, change, id, severity, sentence]) => ({
+  ...{ name, change, id, severity, sentence },
+}));
+
+/** Place that evaluates a check: the fleet, or only a machine. */
+const placeOf = (id: string) =>
+  checks.find((check) => check.id === id)!.evaluators.includes('fleet') ? 'fleet' : 'machine';
 
 const problemsOf = (change: Partial<Readings>, scope: 'fleet' | 'process' | 'machine' = 'fleet') =>
   findProblems({ ...well, ...change }, scope);
@@ -506,7 +508,7 @@ test('a healthy fleet has no problem', () => {
 test.each(cases)(
   'lists one problem with values, impact, first step and link if $name',
   ({ change, id, severity, sentence }) => {
-    const problems = problemsOf(change);
+    const problems = problemsOf(change, placeOf(id));
     expect(problems.map((problem) => [problem.id, problem.severity])).toEqual([[id, severity]]);
     const [problem] = problems;
     expect(problem!.sentence).toMatch(sentence);
@@ -540,12 +542,14 @@ test('only an operator sees the last error of a process', () => {
   expect(problem!.publicSentence).toBe('worker ended 3 times in 5 min.');
 });
 
-test('every check of the fleet has a case here, and ids are unique', () => {
+test('every check of the fleet and of a machine has a case, and ids are unique', () => {
   const ids = checks.map(({ id }) => id);
   expect(new Set(ids).size).toBe(ids.length);
   const tried = new Set(cases.map(({ id }) => id));
-  const fleet = checks.filter(({ evaluators }) => evaluators.includes('fleet')).map(({ id }) => id);
-  expect(fleet.filter((id) => !tried.has(id))).toEqual([]);
+  const evaluated = checks.filter(({ evaluators }) =>
+    evaluators.some((evaluator) => evaluator === 'fleet' || evaluator === 'machine'),
+  );
+  expect(evaluated.map(({ id }) => id).filter((id) => !tried.has(id))).toEqual([]);
 });
 
 test('every check with `find` has a place, and its causes exist', () => {
@@ -580,6 +584,25 @@ test('a different number of lanes in the settings is a problem of the machine', 
     'LANES is 1 here, and the installation has 4.',
     expect.stringContaining('Set LANES=4'),
   ]);
+});
+
+test('a table is bloated if its dead rows are many in number and in proportion', () => {
+  const idsOf = (liveRows: number, deadRows: number) =>
+    problemsOf({ machine: { tables: [{ table: 'ledger', liveRows, deadRows }] } }, 'machine').map(
+      ({ id }) => id,
+    );
+  expect([idsOf(10, 1000), idsOf(10_000_000, 60_000), idsOf(10_000, 60_000)]).toEqual([
+    ...[[], [], ['table-bloated']],
+  ]);
+});
+
+test('the first step for data checksums names pg_checksums and the data folder', () => {
+  const off = { data_checksums: 'off', data_directory: '/data' };
+  const [problem] = problemsOf(
+    { postgres: { ...well.postgres!, version: 160_004, settings: off } },
+    'machine',
+  );
+  expect(problem!.firstStep).toContain('pg_checksums --enable --pgdata=/data, a program of Postgres 16.');
 });
 
 test('problems are sorted by severity, and all of them are listed', () => {

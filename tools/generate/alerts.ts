@@ -48,6 +48,10 @@ const MARKS = {
   table: ['<!-- begin: alerts, generated from src/checks -->', '<!-- end: alerts -->'],
   sections: ['<!-- begin: sections, generated from src/checks -->', '<!-- end: sections -->'],
   problems: ['<!-- begin: problems, generated from src/checks -->', '<!-- end: problems -->'],
+  machine: [
+    '<!-- begin: problems of a machine, generated from src/checks -->',
+    '<!-- end: problems of a machine -->',
+  ],
 } as const;
 
 /** Returns the text of docs/runbook.md with its generated parts replaced. */
@@ -57,17 +61,6 @@ export function runbookPage(text: string): string {
     ({ name, meaning, check }) =>
       `| ${check.severity} | [${name}](#${anchorOf(name)}) | ${firstSentence(meaning)} |`,
   );
-  const listed = checks.filter(
-    ({ find, evaluators }) => find && !evaluators.every((evaluator) => evaluator === 'prometheus'),
-  );
-  const problems = severities.flatMap((severity) =>
-    listed
-      .filter((check) => check.severity === severity)
-      .map(
-        ({ id, scope, impact, firstStep }) =>
-          `| ${severity} | \`${id}\` | ${scope} | ${cell(impact)} | ${cell(firstStep)} |`,
-      ),
-  );
   return [
     {
       marks: MARKS.table,
@@ -76,9 +69,32 @@ export function runbookPage(text: string): string {
     { marks: MARKS.sections, part: sorted.map(sectionOf).join('\n\n') },
     {
       marks: MARKS.problems,
-      part: `| Severity | Check | Scope | Impact | First step |\n| --- | --- | --- | --- | --- |\n${problems.join('\n')}`,
+      part: problemTable(checks.filter(isOfInstallation)),
+    },
+    {
+      marks: MARKS.machine,
+      part: problemTable(
+        checks.filter((check) => check.evaluators.includes('machine') && !isOfInstallation(check)),
+      ),
     },
   ].reduce(replacePart, text);
+}
+
+/** Whether the console, the command line or a process lists the problems of a check, and not only its machine. */
+const isOfInstallation = ({ evaluators }: Check) =>
+  evaluators.includes('fleet') || evaluators.includes('process');
+
+/** Formats checks as a table in Markdown, the most severe first. */
+function problemTable(listed: readonly Check[]): string {
+  const rows = severities.flatMap((severity) =>
+    listed
+      .filter((check) => check.severity === severity)
+      .map(
+        ({ id, scope, impact, firstStep }) =>
+          `| ${severity} | \`${id}\` | ${scope} | ${cell(impact)} | ${cell(firstStep)} |`,
+      ),
+  );
+  return `| Severity | Check | Scope | Impact | First step |\n| --- | --- | --- | --- | --- |\n${rows.join('\n')}`;
 }
 
 interface Part {
