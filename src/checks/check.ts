@@ -86,8 +86,8 @@ export interface Check {
   /** Path of a page in the console. */
   link: string;
   /**
-   * Returns what `penstock doctor` prints if the group has no problem, or one sentence for each subject; undefined if
-   * the value could not be read.
+   * Returns the text that `penstock doctor` prints if the group has no problem, or a sentence for each subject;
+   * undefined if the value could not be read.
    */
   normal?(readings: Readings): string | NormalState[] | undefined;
   /** Ids of checks that explain this one. If one of them has a problem, this check's problem is not listed. */

@@ -1,6 +1,6 @@
 import { START_COMMAND } from '../platform/files.ts';
 import type { Check, Exceeded } from './check.ts';
-import type { MachineReading, Readings } from './readings.ts';
+import type { MachineReading, MachineSettings, Readings } from './readings.ts';
 
 /** Maximum of MAX_REDIS_MEMORY_PERCENT at which Redis still has memory for the workers. */
 const REDIS_MEMORY = { percent: 95 };
@@ -10,11 +10,9 @@ const OTHERS = 0o077;
 
 const LOOPBACK = /^(127\.|localhost$|::1$)/;
 
-type Settings = NonNullable<NonNullable<Readings['machine']>['settings']>;
-
 /** Returns a `find` that compares valid settings with a rule. */
 const ofSettings =
-  (sentenceOf: (settings: Settings) => string | false) =>
+  (sentenceOf: (settings: MachineSettings) => string | false) =>
   ({ machine }: Readings): Exceeded[] => {
     const sentence = machine?.settings && sentenceOf(machine.settings);
     return sentence ? [{ sentence }] : [];
@@ -35,7 +33,7 @@ function unreadCheck(
   };
 }
 
-/** Checks of the machine on which `penstock doctor` runs: settings, files, and what it could not read. */
+/** Checks of the machine on which `penstock doctor` runs: settings, files, and failed readings. */
 export const machineChecks: readonly Check[] = [
   {
     id: 'settings-invalid',
@@ -59,10 +57,10 @@ export const machineChecks: readonly Check[] = [
     firstStep: 'Set METRICS_TOKEN, or block /metrics in the proxy.',
     link: '/',
     find: ofSettings(
-      ({ HOST, METRICS_TOKEN }) =>
-        !LOOPBACK.test(HOST) &&
-        METRICS_TOKEN === '' &&
-        `HOST is ${HOST} and METRICS_TOKEN is empty: everyone who reaches PORT can read /metrics.`,
+      ({ webHost, hasMetricsToken }) =>
+        !LOOPBACK.test(webHost) &&
+        !hasMetricsToken &&
+        `HOST is ${webHost} and METRICS_TOKEN is empty: everyone who reaches PORT can read /metrics.`,
     ),
   },
   {
@@ -75,8 +73,8 @@ export const machineChecks: readonly Check[] = [
     firstStep: 'Allow access only from a proxy with TLS or from a private network.',
     link: '/',
     find: ofSettings(
-      ({ BOARD_HOST }) =>
-        !LOOPBACK.test(BOARD_HOST) && `BOARD_HOST is ${BOARD_HOST}: other machines can reach the console.`,
+      ({ consoleHost }) =>
+        !LOOPBACK.test(consoleHost) && `BOARD_HOST is ${consoleHost}: other machines can reach the console.`,
     ),
   },
   {
@@ -89,9 +87,9 @@ export const machineChecks: readonly Check[] = [
     firstStep: `Set MAX_REDIS_MEMORY_PERCENT to ${REDIS_MEMORY.percent} or less.`,
     link: '/',
     find: ofSettings(
-      ({ MAX_REDIS_MEMORY_PERCENT: percent }) =>
-        percent > REDIS_MEMORY.percent &&
-        `MAX_REDIS_MEMORY_PERCENT is ${percent}: near 100, Redis also refuses the workers.`,
+      ({ redisPercent }) =>
+        redisPercent > REDIS_MEMORY.percent &&
+        `MAX_REDIS_MEMORY_PERCENT is ${redisPercent}: near 100, Redis also refuses the workers.`,
     ),
   },
   {
@@ -105,9 +103,9 @@ export const machineChecks: readonly Check[] = [
       'Create a key with `openssl rand -base64 32`, and set it as INTEGRATION_KEY for sync, board and this command.',
     link: '/',
     find: ofSettings(
-      ({ DEPLOYMENT_FORM, INTEGRATION_KEY }) =>
-        DEPLOYMENT_FORM === 'production' &&
-        INTEGRATION_KEY === '' &&
+      ({ isProduction, hasIntegrationKey }) =>
+        isProduction &&
+        !hasIntegrationKey &&
         'INTEGRATION_KEY is empty: credentials of integrations, streams to webhooks and buckets cannot be stored or read.',
     ),
   },

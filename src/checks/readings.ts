@@ -1,4 +1,3 @@
-import type { Config } from '../platform/config.ts';
 import type { Disk } from '../platform/disk.ts';
 import type { LaneNow } from '../queue/depth.ts';
 import type { RedisHealth, RedisSettings } from '../queue/redis.ts';
@@ -89,7 +88,7 @@ export interface RedisServer {
   replicas: number;
 }
 
-/** State of the Redis servers of the queue. With the queue in Postgres, there are no servers. */
+/** State of the Redis servers of the queue. `servers` is empty if the queue is in Postgres. */
 export interface RedisServers {
   servers: RedisServer[];
   /** REDIS_WAIT_REPLICAS. */
@@ -100,6 +99,17 @@ export interface RedisServers {
   cluster?: { isServing: boolean; shards: number; dependent: string[] };
 }
 
+/** Valid settings of the environment, as far as checks compare them. */
+export interface MachineSettings {
+  isProduction: boolean;
+  webHost: string;
+  hasMetricsToken: boolean;
+  consoleHost: string;
+  /** Percent of maxmemory above which web refuses requests. */
+  redisPercent: number;
+  hasIntegrationKey: boolean;
+}
+
 /** Readings that `penstock doctor` can take. */
 export type MachineReading = 'certificates' | 'postgres' | 'queue';
 
@@ -108,11 +118,11 @@ export type MachineReading = 'certificates' | 'postgres' | 'queue';
  * read.
  */
 export interface MachineReadings {
-  /** Settings of the environment. */
-  settings?: Config;
+  /** Settings of the environment, if they are valid. */
+  settings?: MachineSettings;
   /** Reason why the settings are invalid. */
   invalidSetting?: string;
-  /** Whether neither DATABASE_URL nor DATA_DIR has an address of Postgres. */
+  /** Whether the address of Postgres is missing in DATABASE_URL and in DATA_DIR. */
   lacksDatabaseUrl?: boolean;
   /** Whether DATABASE_URL leads through a pooler in transaction mode, and DATABASE_DIRECT_URL is empty. */
   lacksDirectUrl?: boolean;

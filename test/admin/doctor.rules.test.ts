@@ -25,7 +25,7 @@ test('prints no finding for readings that were not taken', () => {
   expect(linesOf({})).toEqual([]);
 });
 
-test('prints what is normal for each group that was read', () => {
+test('prints the normal state of each group without a problem', () => {
   const server = { name: undefined, maxmemory: 1, replicas: 2 };
   const durable = { evicts: 'noeviction', appends: 'yes', syncs: 'always' };
   const validUntil = new Date('2027-01-01T00:00:00.000Z');

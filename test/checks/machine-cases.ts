@@ -1,5 +1,10 @@
-import type { Certificate, MachineReadings, Readings, RedisServer } from '../../src/checks/readings.ts';
-import { readConfig } from '../../src/platform/config.ts';
+import type {
+  Certificate,
+  MachineReadings,
+  MachineSettings,
+  Readings,
+  RedisServer,
+} from '../../src/checks/readings.ts';
 
 /** Readings above the threshold of one check, and the problem that the check lists. */
 export type CaseRow = readonly [
@@ -12,10 +17,13 @@ export type CaseRow = readonly [
 
 const on = (machine: MachineReadings): Partial<Readings> => ({ machine });
 
-const INTEGRATION_KEY = 'A'.repeat(43).concat('=');
-
-const settings = (environment: Record<string, string>) =>
-  on({ settings: readConfig({ DATABASE_URL: 'postgres://x/x', INTEGRATION_KEY, ...environment }) });
+const settings = (change: Partial<MachineSettings>) =>
+  on({
+    settings: {
+      ...{ isProduction: true, webHost: '127.0.0.1', hasMetricsToken: false, consoleHost: '::1' },
+      ...{ redisPercent: 95, hasIntegrationKey: true, ...change },
+    },
+  });
 
 const postgres = (change: Partial<Readings['postgres']>): Partial<Readings> => ({
   postgres: { latency: 2, used: 30, most: 100, isReadOnly: false, ...change },
@@ -52,28 +60,28 @@ export const machineCases: readonly CaseRow[] = [
   ],
   [
     'metrics are open',
-    settings({ HOST: '10.0.0.7' }),
+    settings({ webHost: '10.0.0.7' }),
     'metrics-open',
     'warning',
     /^HOST is 10\.0\.0\.7 and METRICS_TOKEN is empty/,
   ],
   [
     'the console is open',
-    settings({ BOARD_HOST: '10.0.0.7' }),
+    settings({ consoleHost: '10.0.0.7' }),
     'console-open',
     'warning',
     /^BOARD_HOST is 10\.0\.0\.7: other machines/,
   ],
   [
     'web fills Redis completely',
-    settings({ MAX_REDIS_MEMORY_PERCENT: '96' }),
+    settings({ redisPercent: 96 }),
     'redis-limit-high',
     'warning',
     /^MAX_REDIS_MEMORY_PERCENT is 96: near 100/,
   ],
   [
     'INTEGRATION_KEY is empty in production',
-    settings({ DEPLOYMENT_FORM: 'production', INTEGRATION_KEY: '' }),
+    settings({ hasIntegrationKey: false }),
     'integration-key-missing',
     'warning',
     /^INTEGRATION_KEY is empty: /,

@@ -40,8 +40,8 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
 type Taken = Readings & { machine: MachineReadings };
 
 async function readAll(): Promise<Readings> {
-  const machine: MachineReadings = readSettings();
-  const { settings: config } = machine;
+  const { config, reading } = readSettings();
+  const machine: MachineReadings = reading;
   const readings: Taken = { at: new Date(), queue: config?.QUEUE ?? 'redis', lacking: [], machine };
   if (!config) return readings;
   machine.files = readFiles(config);
@@ -86,7 +86,7 @@ interface Stores {
   database: Database;
 }
 
-/** Adds to the readings what Postgres answers. @throws if a statement fails; earlier answers are kept */
+/** Adds the answers of Postgres to the readings. @throws if a statement fails; earlier answers are kept */
 async function readPostgres({ databaseUrl, database: { pool } }: Stores, readings: Taken): Promise<void> {
   const { machine } = readings;
   const { postgres, clock } = await readServer(pool);
@@ -98,7 +98,7 @@ async function readPostgres({ databaseUrl, database: { pool } }: Stores, reading
   Object.assign(machine, await readTables(pool));
 }
 
-/** Returns the readings with what the queue answers, and with the state of the fleet if Postgres answers. */
+/** Returns the readings with the answers of the queue, and with the state of the fleet if Postgres answers. */
 async function readQueue(stores: Stores, readings: Taken): Promise<Readings> {
   const { config, database } = stores;
   const { machine, lacking } = readings;

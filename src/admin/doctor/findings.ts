@@ -20,7 +20,7 @@ export interface Finding {
 
 const ok = (check: string, finding: string): Finding => ({ check, level: 'ok', finding, advice: null });
 
-/** Returns the releases that run this command, then for each group of checks its problems, or what is normal. */
+/** Returns the releases that run this command, and for each group of checks its normal state or its problems. */
 export function findingsOf(readings: Readings): Finding[] {
   const problems = [...findProblems(readings, 'fleet'), ...findProblems(readings, 'machine')];
   const sentences = new Set<string>();

@@ -1,19 +1,39 @@
 import { existsSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import type { MachineReadings } from '../../checks/readings.ts';
+import type { MachineReadings, MachineSettings } from '../../checks/readings.ts';
 import { type Config, ConfigError, readConfig } from '../../platform/config.ts';
 import { type Disk, readDisk } from '../../platform/disk.ts';
 
-/** Reads the settings from the environment, or the reason why they are invalid. */
-export function readSettings(): Pick<MachineReadings, 'settings' | 'invalidSetting'> {
+/** Reads the settings from the environment. If they are invalid, the reading has the reason, and `config` is absent. */
+export function readSettings(): {
+  config?: Config;
+  reading: Pick<MachineReadings, 'settings' | 'invalidSetting'>;
+} {
   try {
-    return { settings: readConfig() };
+    const config = readConfig();
+    return { config, reading: { settings: settingsOf(config) } };
   } catch (wrong) {
     if (!(wrong instanceof ConfigError)) throw wrong;
-    return { invalidSetting: wrong.message };
+    return { reading: { invalidSetting: wrong.message } };
   }
 }
+
+const settingsOf = ({
+  DEPLOYMENT_FORM,
+  HOST,
+  METRICS_TOKEN,
+  BOARD_HOST,
+  MAX_REDIS_MEMORY_PERCENT,
+  INTEGRATION_KEY,
+}: Config): MachineSettings => ({
+  isProduction: DEPLOYMENT_FORM === 'production',
+  webHost: HOST,
+  hasMetricsToken: METRICS_TOKEN !== '',
+  consoleHost: BOARD_HOST,
+  redisPercent: MAX_REDIS_MEMORY_PERCENT,
+  hasIntegrationKey: INTEGRATION_KEY !== '',
+});
 
 /** Reads the disks of DATA_DIR and of the temporary folder on this machine. */
 export async function readDisks({ DATA_DIR }: Pick<Config, 'DATA_DIR'>): Promise<Disk[]> {
