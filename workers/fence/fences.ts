@@ -148,8 +148,9 @@ export class Fences {
       if (isNew) barrier.waiting.set(lane, now);
       const hasArrived = isFirst && !barrier.arrived.has(lane.lane);
       if (hasArrived) this.#update(barrier, { passed: false, arrived: [lane.lane] });
-      const mayNeedPoll = isFirst || !this.#isLocal(fence);
-      if (hasArrived || (isNew && mayNeedPoll)) this.#pollSoon(barrier, now);
+      // A lane that has arrived polls until the fence is passed, because a notification can be lost.
+      const needsPoll = isFirst && !barrier.isPassed && barrier.pollAt === Number.POSITIVE_INFINITY;
+      if (hasArrived || needsPoll || (isNew && !this.#isLocal(fence))) this.#pollSoon(barrier, now);
     }
     this.#lanes.set(lane, ids);
     this.#sweep(now);

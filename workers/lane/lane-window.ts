@@ -152,8 +152,7 @@ export class LaneWindow {
     this.#lease = lease;
     this.#leased = cached ?? this.#open({ id: lease.id, data });
     this.#envelopes = [this.#leased];
-    // The lane keeps waiting at the fences of the last snapshot until the next one.
-    this.#openFences();
+    this.#arrangeFences();
   }
 
   /** Returns the envelopes from the head of the lane, without a gap. */
@@ -206,15 +205,9 @@ export class LaneWindow {
 
   /** Reports at which fences the lane waits, and finds out which fences in the window are open. */
   #arrangeFences(): void {
-    const { fences } = this.#options;
+    const { fences, lane } = this.#options;
     this.#hasFenceNews = false;
     fences.wait(this.#openLane, fencesIn(this.#envelopes));
-    this.#openFences();
-  }
-
-  /** Finds out which fences in the window are open. */
-  #openFences(): void {
-    const { fences, lane } = this.#options;
     this.#hasFences = false;
     // Arrivals of this lane can open a fence of another lane, but not one of this lane.
     for (const { fence } of this.#envelopes) {
