@@ -22,7 +22,7 @@ export function keepTemporaryInMemory(): void {
   for (const name of readdirSync(MEMORY)) {
     // A folder of a run that was killed.
     const pid = name.startsWith(NAME) ? Number(name.slice(NAME.length)) : 0;
-    if (pid > 0 && !isAlive(pid)) rmSync(path.join(MEMORY, name), { recursive: true, force: true });
+    if (pid > 0 && !isAlive(pid)) removeLeftBehind(path.join(MEMORY, name));
   }
   const folder = path.join(MEMORY, `${NAME}${process.pid}`);
   mkdirSync(folder, { recursive: true });
@@ -30,6 +30,15 @@ export function keepTemporaryInMemory(): void {
   chmodSync(folder, 0o1777);
   process.env.TMPDIR = folder;
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+}
+
+/** Removes a folder if it can be removed: a file system that a killed run has mounted in it keeps it busy. */
+function removeLeftBehind(folder: string): void {
+  try {
+    rmSync(folder, { recursive: true, force: true });
+  } catch {
+    // Its memory stays in use until somebody unmounts it. This run does not need it.
+  }
 }
 
 function freeBytes(): number {
