@@ -49,3 +49,13 @@ test('a lane that finds a fence again still knows that it was passed meanwhile',
   fences.wait(other, [{ fence: fence('F'), isFirst: true }]);
   expect(fences.isOpen(fence('F'), 1)).toBe(true);
 });
+
+test('Postgres is asked about a fence that a lane has reached and found again', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const { fences, asked, other } = scene();
+  for (const waits of [[{ fence: fence('F'), isFirst: true }], [], [{ fence: fence('F'), isFirst: true }]])
+    fences.wait(other, waits);
+  await vi.advanceTimersByTimeAsync(300);
+  expect(asked).toEqual([['F']]);
+});

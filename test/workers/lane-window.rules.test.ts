@@ -212,6 +212,12 @@ test('G8: a fence closes the lane for its workspace until the other lanes have a
   expect(fences.isPassed({ ...fence.data.fence! })).toBe(true);
 });
 
+test('a lane arrives at the fence that it has leased before its first snapshot', () => {
+  const mark = fenced(stored(noisy), [1, 0], noisy);
+  const { fences } = scene(mark, []);
+  expect(fences.isOpen({ ...mark.data.fence! }, 1)).toBe(true);
+});
+
 test('a mark leaves the lane when its fence is passed', async () => {
   const mark = fenced(stored(noisy), [1, 0], noisy);
   const { lease, window, fences } = scene(stored(quiet), [mark]);
