@@ -10,6 +10,7 @@ import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { temporaryFolder, useMadeCluster, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
+import { applyThrough } from '../workers/apply-through.ts';
 import { attributes, deliver, openPool, readDeadLetters, readSums, silent } from '../workers/batch.ts';
 
 test('a bit flipped in a page of users is reported by worker and doctor, and not served', async () => {
@@ -21,7 +22,7 @@ test('a bit flipped in a page of users is reported by worker and doctor, and not
   const workspace = await createWorkspace(before);
   const ann = () => deliver(workspace, [attributes('ann', { set: { plan: 'gold' } })]);
   const worker = new Scheduler(before, { metrics: createWorkerMetrics(), log: silent });
-  await worker.apply(ann());
+  await applyThrough(worker, ann());
   const { rows } = await before.query("select pg_relation_filepath('profiles') as file");
   await before.end();
   await first.stop();
@@ -48,7 +49,7 @@ test('a bit flipped in a page of users is reported by worker and doctor, and not
   const log = createLog('test', 'silent');
   log.error = (_: unknown, message?: unknown) => void lines.push(message);
   const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log });
-  void scheduler.apply(ann());
+  void applyThrough(scheduler, ann());
   await waitUntil(() => lines.includes('not applied yet: Postgres read a damaged page'), {
     what: 'the damage in the log of the worker',
   });

@@ -10,6 +10,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
+import { applyThrough } from '../workers/apply-through.ts';
 import { createStore, deliver, event, readSums, silent } from '../workers/batch.ts';
 
 /** Milliseconds that a busy machine may take to fill and settle large users. */
@@ -68,7 +69,7 @@ export async function neighbourWaits(...objects: AcceptedObject[]): Promise<numb
   const { events } = await readSums(pool, neighbour);
   const attack = deliver(workspace, objects);
   const before = performance.now();
-  await scheduler.apply(attack, deliver(neighbour, [event('neighbour')]));
+  await applyThrough(scheduler, attack, deliver(neighbour, [event('neighbour')]));
   const waited = performance.now() - before;
   expect(await readSums(pool, neighbour)).toMatchObject({ events: events + 1 });
   return waited;

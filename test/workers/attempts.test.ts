@@ -9,6 +9,7 @@ import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
+import { applyThrough } from './apply-through.ts';
 import { createStore, deliver, event, silent } from './batch.ts';
 
 let pool: pg.Pool;
@@ -41,7 +42,7 @@ async function endedDuring(delivery: Delivery, position?: number): Promise<void>
 
 async function applied(...deliveries: Delivery[]) {
   const metrics = createWorkerMetrics();
-  await new Scheduler(pool, { metrics, log: silent }).apply(...deliveries);
+  await applyThrough(new Scheduler(pool, { metrics, log: silent }), ...deliveries);
   const transactions = await metrics.batches.get();
   return {
     setAside: (await metrics.setAside.get()).values[0]!.value,

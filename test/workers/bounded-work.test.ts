@@ -11,6 +11,7 @@ import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { by, identity } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
+import { applyThrough } from './apply-through.ts';
 import { attributes, createStore, deliver, event, readDeadLetters, readSums, silent } from './batch.ts';
 
 /**
@@ -48,7 +49,7 @@ async function neighbourWaits(objects: AcceptedObject[]): Promise<number> {
   const { events } = await readSums(pool, neighbour);
   const before = process.cpuUsage();
   const attack = deliver(workspace, objects);
-  await scheduler.apply(attack, deliver(neighbour, [event('neighbour')]));
+  await applyThrough(scheduler, attack, deliver(neighbour, [event('neighbour')]));
   const { user, system } = process.cpuUsage(before);
   expect(await readSums(pool, neighbour)).toMatchObject({ events: events + 1 });
   return (user + system) / 1000;

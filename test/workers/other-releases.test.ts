@@ -7,6 +7,7 @@ import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
+import { applyThrough } from './apply-through.ts';
 import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
 
 let pool: pg.Pool;
@@ -24,7 +25,7 @@ afterAll(() => pool.end());
 /** Applies an envelope like a lane, which waits for the result. */
 async function apply(envelope: unknown): Promise<void> {
   const late = sleep(5000, 'late');
-  const done = scheduler.apply({ id: uuidv7(), lane: 0, envelope: envelope as Envelope });
+  const done = applyThrough(scheduler, { id: uuidv7(), lane: 0, envelope: envelope as Envelope });
   const first = await Promise.race([done, late]);
   scheduler.abandon();
   expect(first, 'the lane is not blocked').toBeUndefined();

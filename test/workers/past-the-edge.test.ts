@@ -7,6 +7,7 @@ import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyThrough } from './apply-through.ts';
 import { attributes, createStore, deliver, event, point, purchase, readSums, silent } from './batch.ts';
 import { noise } from './hostile-values.ts';
 
@@ -68,9 +69,10 @@ const objects: [name: string, object: unknown][] = [
 
 test('G4, G8: objects that web would reject become dead letters, and the others are applied', async () => {
   const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });
-  await scheduler.apply(deliver(workspace, [{ ...event('bob'), id: same }]));
+  await applyThrough(scheduler, deliver(workspace, [{ ...event('bob'), id: same }]));
   const between = objects.flatMap(([, object]) => [point('ann'), object as AcceptedObject]);
-  await scheduler.apply(
+  await applyThrough(
+    scheduler,
     deliver(workspace, between),
     deliver(workspace, [point('ann')]),
     deliver(workspace, [point('ann')], 1),

@@ -7,6 +7,7 @@ import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { askEverywhere, makeGate, passGate } from '../setup/nodes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
+import { applyThrough } from './apply-through.ts';
 import {
   attributes,
   createStore,
@@ -32,9 +33,9 @@ async function startBehindLock(more: AcceptedObject[] = []) {
   const workspace = await createWorkspace(pool, crypto.randomUUID());
   const metrics = createWorkerMetrics();
   const scheduler = new Scheduler(pool, { metrics, log: silent });
-  await scheduler.apply(deliver(workspace, [point('ann')]));
+  await applyThrough(scheduler, deliver(workspace, [point('ann')]));
   const release = await lockUsers(pool, 'workspace_id = $1', [workspace.id]);
-  const first = scheduler.apply(deliver(workspace, [point('ann'), ...more]));
+  const first = applyThrough(scheduler, deliver(workspace, [point('ann'), ...more]));
   return {
     workspace,
     scheduler,
@@ -48,7 +49,7 @@ const visits = (count: number) => Array.from({ length: count }, (_, index) => ev
 
 test('a large envelope of another lane takes effect while a transaction waits for a lock', async () => {
   const { workspace, scheduler, first, release } = await startBehindLock();
-  await scheduler.apply(deliver(workspace, visits(500), 1));
+  await applyThrough(scheduler, deliver(workspace, visits(500), 1));
   expect(await readSums(pool, workspace)).toMatchObject({ events: 500, points: 1 });
   await release();
   await first;
@@ -58,9 +59,9 @@ test('a large envelope of another lane takes effect while a transaction waits fo
 test('a process runs two transactions at once, and a third lane waits for one to end', async () => {
   waitForLocks();
   const { workspace, scheduler, first, release } = await startBehindLock();
-  const second = scheduler.apply(deliver(workspace, [point('ann')], 1));
+  const second = applyThrough(scheduler, deliver(workspace, [point('ann')], 1));
   await waitUntil(async () => (await waitingForLocks()) === 2, { what: 'both to wait' });
-  const third = scheduler.apply(deliver(workspace, visits(10), 2));
+  const third = applyThrough(scheduler, deliver(workspace, visits(10), 2));
   await setImmediate();
   expect(await readSums(pool, workspace)).toMatchObject({ events: 0, points: 1 });
   await release();
@@ -84,7 +85,7 @@ describe('G8: while a transaction of another lane waits for a lock', () => {
     const { workspace, scheduler, first, release } = await startBehindLock(visits(300));
     const quiet = await createWorkspace(pool, crypto.randomUUID());
     const since = await waitUntil(() => waitingSince(pool), { what: 'the large one to wait' });
-    await Promise.all([0, 1, 2].map((number) => scheduler.apply(deliver(quiet, [trail(number)], 1))));
+    await Promise.all([0, 1, 2].map((number) => applyThrough(scheduler, deliver(quiet, [trail(number)], 1))));
     const { rows } = await pool.query(
       `select custom_attributes -> 'trail' as trail from profiles where workspace_id = $1`,
       [quiet.id],
@@ -101,9 +102,9 @@ describe('G8: while a transaction of another lane waits for a lock', () => {
   test('G2: an object that waits for another lock takes effect once when the lock is released', async () => {
     const { scheduler, first, release } = await startBehindLock(visits(300));
     const quiet = await createWorkspace(pool, crypto.randomUUID());
-    await scheduler.apply(deliver(quiet, [point('bob')], 1));
+    await applyThrough(scheduler, deliver(quiet, [point('bob')], 1));
     const giveBack = await lockUsers(pool, 'workspace_id = $1', [quiet.id]);
-    const one = scheduler.apply(deliver(quiet, [point('bob')], 1));
+    const one = applyThrough(scheduler, deliver(quiet, [point('bob')], 1));
     // The transaction fails after the lock timeout, and is retried.
     await waitUntil(async () => (await waitingForLocks()) === 2, { what: 'both to wait' });
     await waitUntil(async () => (await waitingForLocks()) === 1, { what: 'it to be given up' });
@@ -130,7 +131,11 @@ test('G8: a workspace whose transactions conflict does not delay another workspa
   ]);
   const metrics = createWorkerMetrics();
   const scheduler = new Scheduler(own, { metrics, log: silent });
-  await scheduler.apply(deliver(workspace, [event('ann', 'conflicts')]), deliver(quiet, [point('bob')]));
+  await applyThrough(
+    scheduler,
+    deliver(workspace, [event('ann', 'conflicts')]),
+    deliver(quiet, [point('bob')]),
+  );
   expect(await readSums(own, workspace)).toMatchObject({ events: 1 });
   expect(await readSums(own, quiet)).toMatchObject({ points: 1 });
   // One attempt together and one alone, instead of ten attempts while the whole lane waits.
@@ -157,19 +162,20 @@ test('G3: later envelopes of a lane wait for the running batch, even if it is sm
 
   // A slow transaction first, after which the scheduler chooses small batches.
   await gate.shut();
-  const slow = scheduler.apply(deliver(workspace, [event('ann', 'slow')]));
+  const slow = applyThrough(scheduler, deliver(workspace, [event('ann', 'slow')]));
   await waitUntil(gate.isWaitedFor, { what: 'the slow event' });
   await sleep(1100);
   await gate.open();
   await slow;
 
   await gate.shut();
-  const run = scheduler.apply(
+  const run = applyThrough(
+    scheduler,
     deliver(workspace, [event('ann', 'slow')]),
     deliver(workspace, [event('ann', 'behind')]),
   );
   await waitUntil(gate.isWaitedFor, { what: 'the first envelope of the run' });
-  await scheduler.apply(deliver(workspace, visits(500), 1));
+  await applyThrough(scheduler, deliver(workspace, visits(500), 1));
   expect(await named('behind')).toBe(0);
   await gate.open();
   await run;

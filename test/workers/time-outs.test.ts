@@ -20,6 +20,7 @@ import {
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyThrough } from './apply-through.ts';
 import {
   createStore,
   deliver,
@@ -87,7 +88,8 @@ describe('G8, G4: an object that fails in the same way each time', () => {
   ])('becomes a dead letter with its reason, and the other objects are applied: %s', async (name, reason) => {
     const bad = [event('ann', name), event('bob', name)];
     const objects = [...visits(20), bad[0]!, point('ann'), ...visits(20), bad[1]!, point('ann')];
-    await start().apply(
+    await applyThrough(
+      start(),
       deliver(workspace, visits(5)),
       deliver(workspace, objects),
       deliver(workspace, [point('ann')]),
@@ -107,11 +109,11 @@ describe('G8, G4: an object that fails in the same way each time', () => {
     const scheduler = start(log);
     const slow = event('ann', 'sleeps');
     let isOver = false;
-    const first = scheduler.apply(deliver(workspace, [point('ann'), slow, point('ann')])).then(() => {
+    const first = applyThrough(scheduler, deliver(workspace, [point('ann'), slow, point('ann')])).then(() => {
       isOver = true;
     });
     await waitUntil(() => failures > 0, { what: 'the transaction to fail once', deadline: 60_000 });
-    await scheduler.apply(deliver(workspace, [point('bob')], 1));
+    await applyThrough(scheduler, deliver(workspace, [point('bob')], 1));
     expect(isOver).toBe(false);
     await first;
     expect(await lettersOf()).toMatchObject([
@@ -139,7 +141,8 @@ describe('G8: one of 4,000 objects takes too long', () => {
     const objects = visits(MANY);
     objects.splice(1234, 0, slow);
     const started = performance.now();
-    const applied = scheduler.apply(
+    const applied = applyThrough(
+      scheduler,
       deliver(workspace, objects),
       deliver(workspace, [point('ann')]),
       deliver(workspace, [point('bob')], 1),
@@ -159,7 +162,7 @@ describe('G8: one of 4,000 objects takes too long', () => {
     timeout: 240_000,
   }, async () => {
     const heavy = Array.from({ length: 40 }, (_, index) => event(`visitor-${index}`, 'heavy'));
-    await start().apply(deliver(workspace, heavy));
+    await applyThrough(start(), deliver(workspace, heavy));
     expect(await lettersOf()).toEqual([]);
     expect(await readSums(pool, workspace)).toMatchObject({ events: heavy.length });
   });
@@ -215,21 +218,20 @@ describe('G4: a statement that Postgres cannot plan is a fault of Penstock', () 
       void reports.push({ reason: (line as { err: Error }).err.message, message: String(message) });
     const scheduler = start(log);
     let isOver = false;
-    const waits = scheduler
-      .apply(
-        deliver(workspace, [point('ann'), event('ann', 'unplannable')]),
-        deliver(workspace, [point('bob')], 1),
-        deliver(workspace, [point('ann')]),
-      )
-      .then(() => {
-        isOver = true;
-      });
+    const waits = applyThrough(
+      scheduler,
+      deliver(workspace, [point('ann'), event('ann', 'unplannable')]),
+      deliver(workspace, [point('bob')], 1),
+      deliver(workspace, [point('ann')]),
+    ).then(() => {
+      isOver = true;
+    });
     await waitUntil(() => reports.length > 6, { what: 'it to be told more often than anything is tried' });
     expect(reports.at(-1)).toEqual({
       reason: unplannable,
       message: expect.stringContaining('a statement of Penstock'),
     });
-    await scheduler.apply(deliver(workspace, [point('carl')], 2));
+    await applyThrough(scheduler, deliver(workspace, [point('carl')], 2));
     expect(isOver).toBe(false);
     expect(await lettersOf()).toEqual([]);
     expect(await readSums(pool, workspace)).toMatchObject({ events: 0, points: 3 });

@@ -1,6 +1,5 @@
 import type { Log } from '../../src/platform/log.ts';
-import { backOff, rest } from '../../src/platform/poll.ts';
-import { tagOf } from '../../src/queue/lanes.ts';
+import { backOff } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { causeOf, sqlstateOf } from '../../src/store/error-cause.ts';
 import type { Limits } from '../../src/store/transactions.ts';
@@ -147,8 +146,6 @@ export class Scheduler {
   readonly #abandon = new AbortController();
   readonly #attempts: Attempts;
   readonly #lanes = new Map<number, LaneState>();
-  /** Completion of the latest `apply` call, by lane. */
-  readonly #handedIn = new Map<number, Promise<void>>();
 
   constructor(pool: Pool, options: SchedulerOptions) {
     const { log, processId } = options;
@@ -182,37 +179,9 @@ export class Scheduler {
     }
   }
 
-  /**
-   * Applies envelopes in the given order per lane, after the envelopes of earlier calls for the same lanes. Resolves
-   * when all of them have taken effect; never rejects. After `abandon`, the promise may stay pending.
-   */
-  async apply(...deliveries: Delivery[]): Promise<void> {
-    const lanes = new Map<number, Delivery[]>();
-    for (const delivery of deliveries)
-      lanes.set(delivery.lane, [...(lanes.get(delivery.lane) ?? []), delivery]);
-    const applied = [...lanes].map(([lane, own]) => {
-      const before = this.#handedIn.get(lane) ?? Promise.resolve();
-      const its = before.then(() => this.#applyAll(lane, own));
-      this.#handedIn.set(lane, its);
-      return its;
-    });
-    await Promise.all(applied);
-  }
-
   /** Stops applying. Envelopes that have not taken effect are delivered again to another worker. */
   abandon(): void {
     this.#abandon.abort();
-  }
-
-  async #applyAll(lane: number, deliveries: Delivery[]): Promise<void> {
-    let envelopes: WaitingDelivery[] = deliveries.map((delivery) => waiting(delivery));
-    for (const { parts } of envelopes) for (const id of parts!.keys()) this.accounts.see(tagOf(id));
-    while (envelopes.length > 0) {
-      const step = await this.step({ lane, envelopes: () => envelopes });
-      if (step.kind === 'abandoned') return new Promise(() => {});
-      if (step.kind === 'waits') await rest(step.milliseconds, this.#abandon.signal);
-      else envelopes = remaining(envelopes, step);
-    }
   }
 
   /** @param withTroubled whether the batch may need a slot for troubled batches */
