@@ -266,7 +266,8 @@ export class LaneWindow {
     const isDeepDue = this.#isDeep && now - this.#lastDeepAt >= DEEP_MS;
     const { size = 0, until = now } = this.#snapshot ?? {};
     const isLarge = size > MIN_JOBS && this.#envelopes.length >= size * MIN_KEPT_PART;
-    if (isLarge && !isDeepDue && now < until) return (await laneStore.window(lease, 1)) && this.#snapshot;
+    const kept = this.#snapshot;
+    if (isLarge && !isDeepDue && now < until) return (await laneStore.window(lease, 1)) && kept;
     this.#snapshot = undefined;
     if (isDeepDue) this.#lastDeepAt = now;
     const ids = await laneStore.window(lease, isDeepDue ? MAX_DEEP_JOBS : this.#maxJobs);
@@ -318,9 +319,12 @@ export class LaneWindow {
       const jobs = await this.#options.laneStore.read(lease.lane, wanted, ENOUGH_BYTES);
       if (jobs.length === 0) return reads > 0;
       for (const job of jobs) {
-        // Another worker has applied the missing job, or an operator has removed it. The next snapshot shows which
+        // Another worker has applied the missing job, or an operator has removed it. A new snapshot shows which
         // envelopes are left.
-        if (!job) return true;
+        if (!job) {
+          snapshot.until = 0;
+          return true;
+        }
         this.#read.set(job.id, this.#open(job));
       }
     }
