@@ -22,6 +22,10 @@ const cases: [row: Row, definition: object][] = [
     { custom_attribute: 'code', equals: '12' },
   ],
   [row({ kind: 'custom_attribute', name: 'code', value: '12' }), { custom_attribute: 'code', equals: 12 }],
+  [
+    row({ kind: 'custom_attribute', name: 'code', value: '007' }),
+    { custom_attribute: 'code', equals: '007' },
+  ],
   [row({ kind: 'event', name: 'read', operator: 'exists', value: '' }), { event: 'read' }],
   [row({ kind: 'event', name: 'read', operator: 'missing', value: '' }), { none: [{ event: 'read' }] }],
   [
@@ -42,6 +46,11 @@ test.each(cases)('the row %j is the filter %j, in both directions', (one, defini
   const read = readDefinition(definition as never);
   expect(definitionOfRows({ match: 'all', rows: [one] })).toEqual(read);
   expect(rowsOf(read)?.rows).toEqual([one]);
+});
+
+test('a filter is shown as rows with the members in any order, as Postgres returns them', () => {
+  const stored = JSON.parse('{"equals": "DE", "attribute": "country"}');
+  expect(rowsOf(stored)?.rows).toEqual([row({})]);
 });
 
 describe('several rows', () => {

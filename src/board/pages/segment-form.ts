@@ -78,12 +78,12 @@ function givenIn(visit: Visit<PageServices>): Given {
   return { ...given, rows: changed, definition: textOf(changed) };
 }
 
-/** Returns the filter of the rows as JSON; that of every user if a row is incomplete. */
+/** Returns the filter of the rows as JSON; an empty text if a row is incomplete. */
 function textOf(rows: Rows): string {
   try {
     return indented(definitionOfRows(rows));
   } catch {
-    return '{"all": []}';
+    return '';
   }
 }
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { html, type Part } from '../../platform/html.ts';
 import type { Json } from '../../profile/json.ts';
 import {
@@ -79,10 +80,17 @@ export function readRows({ fields, field }: Pick<Visit<unknown>, 'fields' | 'fie
   return { match: field('match') === 'any' ? 'any' : 'all', rows };
 }
 
-/** Reads a value of a custom attribute: a number, `true`, `false`, a text in quotes, or a plain text. */
+/**
+ * Reads a value of a custom attribute: a number, `true`, `false`, a text in quotes, or a plain text. Digits that are no
+ * JSON number, such as `007`, are a plain text.
+ */
 function readScalar(text: string): Json {
-  if (/^(?:-?\d+(?:\.\d+)?|true|false|"(?:[^"\\]|\\.)*")$/.test(text)) return JSON.parse(text) as Json;
-  return text;
+  if (!/^(?:-?\d+(?:\.\d+)?|true|false|"(?:[^"\\]|\\.)*")$/.test(text)) return text;
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return text;
+  }
 }
 
 /** Returns the condition of a row as JSON, which `readDefinition` validates. */
@@ -185,7 +193,8 @@ function rowOf(definition: Definition): Row | undefined {
   const row = guess(definition);
   if (!row) return undefined;
   try {
-    return JSON.stringify(definitionOfRow(row, 0)) === JSON.stringify(definition) ? row : undefined;
+    // Postgres does not keep the order of the members.
+    return isDeepStrictEqual(definitionOfRow(row, 0), definition) ? row : undefined;
   } catch {
     return undefined;
   }
