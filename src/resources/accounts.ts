@@ -257,19 +257,28 @@ export const accounts = describeResource<Account>({
     const [companyId, ...others] = owners ?? [];
     if (companyId === undefined || others.length > 0) {
       const { where, ...order } = keyset('companyId', page);
-      const start = email === undefined ? {} : { email: { startsWith: email } };
-      return readListed(prisma, { where: { ...where, ...start }, ...order });
+      // Prisma passes the wildcards of LIKE on.
+      const begins = email === undefined ? {} : { email: { startsWith: email.replace(/[\\%_]/g, '\\$&') } };
+      return readListed(prisma, { where: { ...where, ...begins }, ...order });
     }
     // Within a company, the indexes begin with the company, and the position is the order of creation as well.
     const cursor = after ?? before;
     const position = cursor === undefined ? undefined : await positionOf(prisma, cursor);
-    const accountPage = await findAccountPage(pool, companyId, {
-      ...(email !== undefined && { condition: { op: 'sw', column: 'userName', value: email } }),
-      ...(after === undefined ? { before: position } : { after: position }),
-      ...{ newestFirst, limit },
-    });
+    const ids: string[] = [];
+    let start = after === undefined ? { before: position } : { after: position };
+    // A page of SCIM ends early if its accounts have many permissions. This list shows none of them, and goes on.
+    for (let isCut = true; isCut; ) {
+      const part = await findAccountPage(pool, companyId, {
+        ...(email !== undefined && { condition: { op: 'sw', column: 'userName', value: email } }),
+        ...{ ...start, newestFirst, limit: limit - ids.length },
+      });
+      ids.push(...part.page.map(({ id }) => id));
+      const last = part.page.at(-1)?.position;
+      start = newestFirst ? { before: last } : { after: last };
+      isCut = part.isCut && ids.length < limit;
+    }
     return readListed(prisma, {
-      where: { id: { in: accountPage.page.map(({ id }) => id) } },
+      where: { id: { in: ids } },
       orderBy: { position: newestFirst ? 'desc' : 'asc' },
     });
   },

@@ -149,6 +149,19 @@ describe('accounts', () => {
   });
 });
 
+test('a list has every account of a company, also accounts with long lists of permissions', async () => {
+  const { company_id } = await on.json('companies create --name university');
+  for (const name of ['a', 'b', 'c', 'd'])
+    await createAccount(database.pool as never, company_id, `${name}_1@example.com`);
+  await database.pool.query(
+    `update accounts set emails = jsonb_build_array(repeat('x', 1200000)) where company_id = $1`,
+    [company_id],
+  );
+  const { accounts } = await on.json('accounts list --company university');
+  expect(accounts).toHaveLength(4);
+  expect((await on.json('accounts list --email a%1')).accounts).toEqual([]);
+});
+
 describe('accounts', () => {
   test('an account is created with an invitation, gets permissions in a workspace, and loses them', async () => {
     const made = await on.json([
