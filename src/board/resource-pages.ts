@@ -128,7 +128,11 @@ class Renderer<One extends { id: string }> {
       {
         ...{ method: 'get', path: this.#path, right: permit },
         handle: async (visit) => ({
-          ...{ title, body: await this.#list(this.#entered(visit)), ...this.#noticeOf(visit) },
+          ...{
+            title,
+            body: await this.#list(this.#entered(visit)),
+            ...this.#noticeOf(visit, { isList: true }),
+          },
         }),
       },
       ...(creation || ownerActions.length > 0
@@ -161,7 +165,11 @@ class Renderer<One extends { id: string }> {
         const one = await this.#find(visit);
         const refresh = refreshSeconds?.(one);
         return {
-          ...{ title: nameOf(one), body: await this.#show(visit, one), ...this.#noticeOf(visit) },
+          ...{
+            title: nameOf(one),
+            body: await this.#show(visit, one),
+            ...this.#noticeOf(visit, { isList: false }),
+          },
           ...(refresh !== undefined && { refresh }),
         };
       },
@@ -180,10 +188,11 @@ class Renderer<One extends { id: string }> {
     };
   }
 
-  /** Returns the notice for the action that redirected here. */
-  #noticeOf({ query }: ResourceVisit): { notice?: string } {
+  /** Returns the notice for the action that redirected here. An action on a list can have the verb of one on an entry. */
+  #noticeOf({ query }: ResourceVisit, { isList }: { isList: boolean }): { notice?: string } {
     const { creation, ownerActions = [], actions } = this.#resource;
-    const done = [creation, ...ownerActions, ...actions].find((one) => one?.verb === query('done'));
+    const all = isList ? [creation, ...ownerActions, ...actions] : [creation, ...actions, ...ownerActions];
+    const done = all.find((one) => one?.verb === query('done'));
     return done ? { notice: done.done } : {};
   }
 

@@ -265,7 +265,7 @@ export const integrations = describeResource<SelectedIntegration>({
       integrationKeys(config).length > 0
         ? undefined
         : 'INTEGRATION_KEY is not set for the console (process board), so it cannot store secrets. Set it to the value that the sync processes have, and restart board. Until then, only an integration of a folder can be created.',
-    done: 'Created. Its source can be read.',
+    done: 'Created. If its test failed, it is a draft: “Resume” tests it again and names the cause.',
     fields: {
       name: name('name, unique among the integrations of the workspace'),
       kind: choice<IntegrationKind>(

@@ -64,6 +64,6 @@ export function stateOfMove(workspaceId: string): Shown {
   if (!endedAt)
     return { badge: `moving to shard ${to}`, tone: 'warn', text: hindrance ?? 'started', at: startedAt };
   if (failure !== undefined)
-    return { badge: `not moved to shard ${to}`, tone: 'bad', text: failure, at: endedAt };
+    return { badge: `move to shard ${to} failed`, tone: 'bad', text: failure, at: endedAt };
   return { badge: `moved to shard ${to}`, tone: 'good', at: endedAt };
 }

@@ -104,7 +104,7 @@ test('a move that cannot begin is shown with its reason, and an unknown shard at
     const text = await until(async () => (await page(operator, path)).text, {
       every: 100,
       deadline: Date.now() + 15_000,
-      isSo: (shown) => shown.includes('not moved to shard 1'),
+      isSo: (shown) => shown.includes('move to shard 1 failed'),
     });
     expect(text).toContain('the workspace stays in shard 0');
   } finally {
