@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import { type Config, readConfig } from '../platform/config.ts';
+import { reachable } from '../platform/lifecycle.ts';
 import type { Json } from '../profile/json.ts';
 import type { Field, Fields, SecretSource } from '../resources/fields.ts';
 import {
@@ -66,7 +67,7 @@ const contextOf = (installation: Installation): Context => ({
 /** Returns the base URL of the console as the settings describe it. */
 function consoleUrlOf({ BOARD_HOST, BOARD_PORT, BOARD_URL }: Config): string {
   if (BOARD_URL) return BOARD_URL.replace(/\/$/, '');
-  return `http://${BOARD_HOST.includes(':') ? `[${BOARD_HOST}]` : BOARD_HOST}:${BOARD_PORT}`;
+  return `http://${reachable(BOARD_HOST)}:${BOARD_PORT}`;
 }
 
 /** Adds a verb that acts on a workspace or a company. */

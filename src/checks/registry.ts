@@ -25,13 +25,13 @@ export const checks: readonly Check[] = [
  * Evaluates the checks of a place.
  * @returns the problems, most severe first
  */
-export function findProblems(readings: Readings, evaluator: Evaluator, among = checks): Problem[] {
-  const found = among
+export function findProblems(readings: Readings, evaluator: Evaluator): Problem[] {
+  const found = checks
     .filter(({ evaluators }) => evaluators.includes(evaluator))
     .flatMap((check) => (check.find?.(readings) ?? []).map((exceeded) => problemOf(check, exceeded)));
   const ids = new Set(found.map(({ id }) => id));
   const consequences = new Set(
-    among.filter(({ unless = [] }) => unless.some((id) => ids.has(id))).map(({ id }) => id),
+    checks.filter(({ unless = [] }) => unless.some((id) => ids.has(id))).map(({ id }) => id),
   );
   return found
     .filter(({ id }) => !consequences.has(id))

@@ -129,8 +129,6 @@ interface WorkStatus {
 
 interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes' | 'held'> {
   registry: Registry;
-  /** Called after each loss of the queue. */
-  onLoss?(): void;
 }
 
 /**
@@ -143,7 +141,7 @@ interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes' | 'held'> {
 export async function openWorkingProcess(
   host: Host,
   name: keyof typeof statusAddress,
-  { registry, onLoss, ...pulse }: WorkingOptions,
+  { registry, ...pulse }: WorkingOptions,
 ): Promise<WorkingProcess> {
   const { database, ...opened } = await openProcess({ host, name }, openWorkingPool, connectWorker);
   const { id, config, log, url, connection, services } = opened;
@@ -178,12 +176,8 @@ export async function openWorkingProcess(
   }
   await requireRedisSettings(connection, log);
   const { additions } = producer;
-  const noteLoss = () => {
-    producer.forget();
-    onLoss?.();
-  };
   const installation = await dependencies.whenComplete(() =>
-    joinInstallation({ name, config, pool, connection, log, additions, onLoss: noteLoss }),
+    joinInstallation({ name, config, pool, connection, log, additions, onLoss: producer.forget }),
   );
   const { missing } = dependencies;
   const writes = new WriteRefusals(() => heartbeat.soon());

@@ -139,25 +139,23 @@ interface Position {
  * Continues the pass over all profiles for a turn: users whose names or identifiers have changed are indexed again. It
  * may run in several workers; one of them gets the turn.
  *
- * @returns the number of users that were indexed, and whether the pass has reached its end; undefined if another
- * worker has the turn, or the pause after the previous turn has not ended
+ * @returns whether the pass has reached its end; undefined if another worker has the turn, or the pause after the previous
+ * turn has not ended
  */
 export async function indexUsers(
   pool: Pool,
   { turn = TURN_MS }: { turn?: number } = {},
-): Promise<{ indexed: number; ended: boolean } | undefined> {
+): Promise<{ ended: boolean } | undefined> {
   const { rows } = await pool.query<Position>({ name: 'take-search-turn', text: takeTurnStatement });
   if (!rows[0]) return undefined;
   let position: Position = rows[0];
   const from = performance.now();
-  let indexed = 0;
   let ended = false;
   try {
     while (!ended && performance.now() - from < turn) {
-      const page: IndexedPage | undefined =
+      const next: Position | undefined =
         position.workspaceId === NIL_UUID ? undefined : await indexPage(pool, position);
-      indexed += page?.indexed ?? 0;
-      position = page?.next ?? (await nextWorkspace(pool, position.workspaceId));
+      position = next ?? (await nextWorkspace(pool, position.workspaceId));
       ended = position.workspaceId === NIL_UUID;
     }
   } finally {
@@ -168,7 +166,7 @@ export async function indexUsers(
       values: [position.workspaceId, position.profileId, ended ? 1 : 0, pause],
     });
   }
-  return { indexed, ended };
+  return { ended };
 }
 
 /** Returns the start of the workspace after another; of no workspace after the last. */
@@ -181,13 +179,8 @@ async function nextWorkspace(pool: Pool, workspaceId: string): Promise<Position>
   return { workspaceId: rows[0]?.id ?? NIL_UUID, profileId: NIL_UUID };
 }
 
-interface IndexedPage {
-  indexed: number;
-  /** Absent after the last page of a workspace. */
-  next: Position | undefined;
-}
-
-async function indexPage(pool: Pool, { workspaceId, profileId }: Position): Promise<IndexedPage> {
+/** Indexes the users of a page. @returns the position after it; undefined after the last page of a workspace */
+async function indexPage(pool: Pool, { workspaceId, profileId }: Position): Promise<Position | undefined> {
   const { rows } = await pool.query<ComparedUser>({
     name: 'compare-search-page',
     text: comparePageStatement,
@@ -214,8 +207,7 @@ async function indexPage(pool: Pool, { workspaceId, profileId }: Position): Prom
       const values = [JSON.stringify(users)];
       if (users.length > 0) await tx.query({ name: 'index-users', text: indexUsersStatement, values });
     });
-  const next = isLast || last === null ? undefined : { workspaceId, profileId: last };
-  return { indexed: changed.length, next };
+  return isLast || last === null ? undefined : { workspaceId, profileId: last };
 }
 
 function toIndexed(workspaceId: string, user: ComparedUser) {
@@ -227,7 +219,10 @@ function toIndexed(workspaceId: string, user: ComparedUser) {
 
 const readStateStatement = 'select user_search_pass.passes::float8 as passes from user_search_pass';
 
-/** Whether the index has been filled once. Until then, a search by parts does not find all users. */
+/**
+ * Whether the index has been filled once. Until then, a search by parts does not find all users. Users whom a batch had
+ * locked in that pass follow in the next.
+ */
 export async function isSearchFilled(pool: Pool): Promise<boolean> {
   const { rows } = await pool.query<{ passes: number }>({
     name: 'read-search-state',

@@ -10,8 +10,6 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
   company: { id: string; name: string };
   /** Selection of the company; absent if the viewer has only one. */
   field: Part;
-  /** Form with the selection. */
-  choice: (path: string) => Part;
 }> {
   const { prisma } = services.database;
   const isOperator = viewer.accountId === undefined;
@@ -32,9 +30,7 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
           : undefined));
   if (!company) throw new PageError(404, 'Company not found, or your account does not belong to it.');
   const field = companies.length > 1 ? companyField(companies, company) : undefined;
-  const choice = (path: string) =>
-    field && html`<form class="row" method="get" action="${path}">${field}<button>Show</button></form>`;
-  return { company, field, choice };
+  return { company, field };
 }
 
 /** Renders a company selection. With MAX_COMPANIES or more companies, the user types the name or id. */
