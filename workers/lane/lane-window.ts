@@ -207,14 +207,11 @@ export class LaneWindow {
   #arrangeFences(): void {
     const { fences, lane } = this.#options;
     this.#hasFenceNews = false;
-    fences.wait(this.#openLane, fencesIn(this.#envelopes));
-    this.#hasFences = false;
+    const entries = this.#envelopes.flatMap(({ fence }) => fence ?? []);
+    this.#hasFences = entries.length > 0;
+    fences.wait(this.#openLane, this.#hasFences ? fencesIn(this.#envelopes) : []);
     // Arrivals of this lane can open a fence of another lane, but not one of this lane.
-    for (const { fence } of this.#envelopes) {
-      if (!fence) continue;
-      this.#hasFences = true;
-      fence.isOpen = fences.isOpen(fence.fence, lane);
-    }
+    for (const entry of entries) entry.isOpen = fences.isOpen(entry.fence, lane);
   }
 
   /**
@@ -274,11 +271,10 @@ export class LaneWindow {
     if (!ids) return undefined;
     this.#maxJobs = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
     this.#isDeep = ids.length >= MAX_JOBS;
-    const tags = ids.map(tagIn);
     const limited =
       ids.length > MAX_JOBS
         ? limitTags(ids.filter((id) => !this.#done.has(id)))
-        : { ids, tags, ends: NO_ENDS };
+        : { ids, tags: ids.map(tagIn), ends: NO_ENDS };
     return { ...limited, size: limited.ids.length, until: now + (isDeepDue ? DEEP_MS : KEPT_MS) };
   }
 
@@ -286,19 +282,19 @@ export class LaneWindow {
   #show({ ids, tags, ends, size, until }: Snapshot): void {
     const envelopes: Known[] = [];
     const read = new Map<string, Known>();
-    const left: number[] = [];
+    const left = { ids: [] as string[], tags: [] as (string | undefined)[] };
     if (this.#leased && !this.#done.has(this.#leased.job)) envelopes.push(this.#leased);
     for (const [index, job] of ids.entries()) {
       if (this.#done.has(job)) continue;
-      left.push(index);
+      left.ids.push(job);
+      left.tags.push(tags[index]);
       const cached = ends.has(job) ? undefined : this.#read.get(job);
       if (cached) read.set(job, cached);
       envelopes.push(cached ?? { id: ledgerKey(job), job, tag: tags[index] });
     }
     this.#read = read;
     this.#envelopes = envelopes;
-    const rest = { ids: left.map((index) => ids[index]!), tags: left.map((index) => tags[index]) };
-    this.#snapshot = { ...rest, ends, size, until };
+    this.#snapshot = { ...left, ends, size, until };
     this.#arrangeFences();
   }
 
@@ -457,14 +453,18 @@ export class LaneWindow {
 const NO_ENDS: ReadonlySet<string> = new Set();
 
 /**
- * Keeps at most `MAX_JOBS` jobs of one tag among jobs that have not taken effect, so that a workspace with a long backlog does not fill the window. The next
- * job of such a tag is kept as an end: it stays unread, so that no later job of its workspace can take effect before the
+ * Keeps at most `MAX_JOBS` jobs of one tag, so that a workspace with a long backlog does not fill the window. The next job
+ * of such a tag is kept as an end: it stays unread, so that no later job of its workspace can take effect before the
  * missing ones.
+ *
+ * @param ids of jobs that have not taken effect: an end that is left out would guard nothing
  */
 function limitTags(ids: readonly string[]): Pick<Snapshot, 'ids' | 'tags' | 'ends'> {
   const counts = new Map<string | undefined, number>();
   const kept: { ids: string[]; tags: (string | undefined)[]; ends: Set<string> } = {
-    ...{ ids: [], tags: [], ends: new Set() },
+    ids: [],
+    tags: [],
+    ends: new Set(),
   };
   for (const id of ids) {
     const tag = tagIn(id);
