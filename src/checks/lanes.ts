@@ -337,7 +337,7 @@ export const laneChecks: readonly Check[] = [
       meaning: 'The p99 time from acceptance to effect is above 5 s.',
       diagnose: [
         '1. Open the console, or run `penstock status`. If the queue grows, more objects arrive than the workers apply.',
-        '2. If the queue does not grow, compare two metrics. `penstock_worker_apply_seconds` is high if transactions are slow: slow disks, a distant network, or large users. `penstock_worker_fence_wait_seconds` is high if lanes wait for each other.',
+        '2. If the queue does not grow, compare two metrics. `penstock_worker_apply_seconds` is high if transactions are slow: slow disks, a distant network, or large users. `penstock_worker_fence_wait_seconds` is high if workspaces wait at fences.',
       ],
       fix: [
         '- With the queue in Redis and fewer workers than lanes, start more workers. Otherwise use a faster Postgres.',

@@ -139,7 +139,7 @@ export const postgresChecks: readonly Check[] = [
     evaluators: ['machine'],
     impact: 'Events and purchases of a month without a partition are written to the default partition.',
     firstStep:
-      'Start a worker, which creates partitions at its start and every day. Start it before that month begins: rows in the default partition prevent the creation.',
+      'Start a worker, which creates partitions at its start and every hour. Start it before that month begins: rows in the default partition prevent the creation.',
     link: '/',
     normal: ({ machine }) => machine?.missingPartitions && 'the partitions of this month and the next exist',
     find: ({ machine }) =>

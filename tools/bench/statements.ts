@@ -5,7 +5,6 @@ import { PrismaClient } from '../../src/generated/prisma/client.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { jsonArray, textArray, uuidArray } from '../../src/store/arrays.ts';
 import { openPool } from '../../src/store/database.ts';
-import { binariesIn } from './environment.ts';
 import { median, spread } from './figure.ts';
 import { openStore } from './postgres-servers.ts';
 
@@ -48,7 +47,6 @@ async function main(): Promise<void> {
     .parse(process.argv)
     .opts<Options>();
   if (!(rounds >= 1 && seconds > 0)) throw new Error('--rounds and --seconds must be above 0');
-  if (postgres) binariesIn(postgres);
   const store = await openStore({ citus: false, programs: postgres });
   const pool = openPool(store.url, 1);
   const prisma = openPrepared(store.url);

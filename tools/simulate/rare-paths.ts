@@ -287,9 +287,12 @@ const rarePaths: readonly RarePath[] = [
   {
     name: 'a later envelope leaves a lane that waits at a fence',
     isEssential: true,
-    isTaken: ({ what, details }, { waits }) =>
+    // Ids of envelopes begin with their time; those of marks, which are not applied, do not.
+    isTaken: ({ what, details }, { waits, applied }) =>
       what === 'completed' &&
-      details.jobs!.some((job) => [...(waits.get(details.lane!) ?? [])].some((fence) => job > fence)),
+      details.jobs!.some(
+        (job) => applied.has(job) && [...(waits.get(details.lane!) ?? [])].some((fence) => job > fence),
+      ),
   },
   {
     name: 'a worker ends at a fence',

@@ -196,7 +196,8 @@ export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize
   const count = Array.isArray(objects) ? objects.length : 0;
   if (!Array.isArray(requests)) return new Map([[NIL_UUID, { objects: count, bytes }]]);
   const owner: unknown = requests[0]?.workspace_id;
-  // Nearly all envelopes contain a single workspace. The markers of a move have no objects, and keep their order in it.
+  // Nearly all envelopes contain a single workspace. The markers of a move have no objects, and
+  // count as empty parts of their workspace, so that they keep their place among its objects.
   if (isVersionedUuid(owner) && requests.every((request) => request?.workspace_id === owner))
     return new Map([[owner as string, { objects: count, bytes }]]);
   if (count === 0) return new Map([[NIL_UUID, { objects: count, bytes }]]);

@@ -21,7 +21,7 @@ const DRAIN_MS = 180_000;
 /** Flushes per second of the measurement. */
 const FLUSHES = 100;
 
-/** Measures flushes in which each workspace changes the address of one user, whose names are in two lanes. */
+/** Measures flushes in which each workspace changes the address of one user, whose names are in two lanes, so that its fence has two or three lanes. */
 export function fenceRows(fleets: Fleets, { seconds }: Size): BenchRow[] {
   const of = async (workspaces: number): Promise<Figure> => {
     const contender = await fleets.fourLanes(1);
@@ -43,7 +43,7 @@ export function fenceRows(fleets: Fleets, { seconds }: Size): BenchRow[] {
   return [
     {
       name: 'fences-1',
-      what: 'flushes/s whose changes of addresses are in two of four lanes, one workspace per flush',
+      what: 'flushes/s whose changes of addresses are in two or three of four lanes, one workspace per flush',
       measure: () => of(1),
     },
     { name: 'fences-20', what: 'the same, with 20 workspaces per flush', measure: () => of(20) },
