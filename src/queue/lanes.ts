@@ -55,7 +55,10 @@ export interface LaneProducer {
   add(entries: LaneEntry[]): Promise<void>;
   /** Shards of workspaces, for callers that group envelopes by shard; absent if there is one shard. */
   placing?: ShardSelection;
-  /** Returns the shard of a workspace and the number of its moves; absent if there is one shard. @throws {QueueUnavailable} */
+  /**
+   * Returns the shard of a workspace and the number of its moves; absent in the producer of a lane store.
+   * @throws {QueueUnavailable}
+   */
   homeOf?(workspaceId: string): Promise<Home>;
 }
 

@@ -1,6 +1,5 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { nowDate } from '../platform/clock.ts';
-import { codeOf } from '../platform/format.ts';
 import { normalizeStaffEmail } from '../profile/addresses.ts';
 import type { Json } from '../profile/json.ts';
 import { isUuid } from '../profile/values.ts';
@@ -19,7 +18,7 @@ import {
   suggestedNames,
 } from './account-permissions.ts';
 import { commandOnly, names, optional, readName, readNames, text } from './fields.ts';
-import { InvalidValue, Refusal } from './refusal.ts';
+import { InvalidValue, Refusal, refuseTaken } from './refusal.ts';
 import {
   action,
   type Context,
@@ -325,10 +324,7 @@ export const accounts = describeResource<Account>({
         ...{ givenName: given_name, familyName: family_name },
       };
       const invited = await createInvitedAccount(context.database, context.actor, account).catch(
-        (error: unknown) => {
-          if (codeOf(error) !== 'P2002') throw error;
-          throw new Refusal('the company has an account with this address', 'email', 409);
-        },
+        refuseTaken('the company has an account with this address', 'email'),
       );
       const outcome = invitationOf(
         context,

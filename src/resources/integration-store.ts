@@ -11,12 +11,11 @@ import {
   type SourceDefinition,
   SourceError,
 } from '../integrations/source.ts';
-import { codeOf } from '../platform/format.ts';
 import { newId } from '../platform/ids.ts';
 import { type Reach, reachOfSources } from '../platform/reach.ts';
 import type { SelectedIntegration } from '../store/integrations.ts';
 import { change } from './change.ts';
-import { Refusal } from './refusal.ts';
+import { Refusal, refuseTaken } from './refusal.ts';
 import type { Context } from './resource.ts';
 import { encryptSecret } from './source.ts';
 
@@ -164,10 +163,7 @@ async function store(
     const subject = { kind: 'integration', id };
     const detail = { name, kind, status };
     return { result: made, entries: [{ action: 'integrations.create', subject, workspaceId, detail }] };
-  }).catch((error) => {
-    if (codeOf(error) !== 'P2002') throw error;
-    throw new Refusal(`this workspace already has an integration with the name '${name}'`, 'name', 409);
-  });
+  }).catch(refuseTaken(`this workspace already has an integration with the name '${name}'`, 'name'));
 }
 
 /** Tests the source of a stored integration with its credentials. @throws {Refusal} with the reason */

@@ -33,7 +33,7 @@ export const rights = {
   archive_segments: ['archive_segments', 'edit_segments'],
   /** View and preview preference centers. */
   centers: ['view_preference_centers', 'edit_preference_centers'],
-  /** View, create, test, change, start, pause and cancel warehouse syncs; view, pause and resume streams. */
+  /** View, create, test, change, delete, start, pause and cancel warehouse syncs; view, pause and resume streams. */
   syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
 } as const;
 

@@ -23,8 +23,8 @@ export const shownStatus = (status: string) => ({
 
 /** Returns the duration of a run in seconds, up to now if it has not finished. */
 export function secondsOf({ startedAt, finishedAt }: SelectedRun): number {
-  const until = finishedAt === null ? now() : Date.parse(finishedAt);
-  return Math.max(0, (until - Date.parse(startedAt)) / 1000);
+  const end = finishedAt === null ? now() : Date.parse(finishedAt);
+  return Math.max(0, (end - Date.parse(startedAt)) / 1000);
 }
 
 /** Columns of a run, for the console and `penstock integrations logs`. */
