@@ -12,6 +12,9 @@ const MAX_ALIASES = 10;
 /** Profiles that one statement of a pass compares with the index. */
 const PAGE = 1000;
 
+/** Users that one transaction locks and indexes: batches that change them wait for it. */
+const LOCKED = 100;
+
 /** Milliseconds of a turn. A turn ends after the page in which it has taken so long. */
 const TURN_MS = 100;
 
@@ -96,15 +99,16 @@ const deleteMissingStatement = `
       limit 1) is null`;
 
 /**
- * Locks by primary key. Users who are locked by a batch are omitted until the next pass: a wait for them could end in a
- * deadlock with a batch that locks several users.
+ * Locks by primary key. Users whom a batch has locked or updated are omitted until the next pass: a wait for them could
+ * end in a deadlock with a batch that locks several users. A lock for key share would wait in spite of `skip locked`: it
+ * is allowed beside an update, and then also locks the updated row, for which Postgres always waits.
  */
 const lockPresentStatement = `
   select profiles.id
   from profiles
   where profiles.workspace_id = $1::uuid and profiles.id = any($2::uuid[])
   order by profiles.workspace_id, profiles.id
-  for key share of profiles skip locked`;
+  for no key update of profiles skip locked`;
 
 /** Upserts by primary key, in its order. */
 const indexUsersStatement = `
@@ -194,23 +198,34 @@ async function indexPage(pool: Pool, { workspaceId, profileId }: Position): Prom
     text: deleteMissingStatement,
     values: [workspaceId, profileId, isLast ? MAX_UUID : last],
   });
-  if (changed.length > 0)
-    await inTransaction(pool, async (tx) => {
-      const ids = changed.map(({ id }) => id);
-      const present = await tx.query<{ id: string }>({
-        name: 'lock-searched',
-        text: lockPresentStatement,
-        values: [workspaceId, ids],
-      });
-      const kept = new Set(present.rows.map(({ id }) => id));
-      const users = changed.filter(({ id }) => kept.has(id));
-      const values = [JSON.stringify(users)];
-      if (users.length > 0) await tx.query({ name: 'index-users', text: indexUsersStatement, values });
-    });
+  for (let at = 0; at < changed.length; at += LOCKED)
+    await indexChanged(pool, changed.slice(at, at + LOCKED));
   return isLast || last === null ? undefined : { workspaceId, profileId: last };
 }
 
-function toIndexed(workspaceId: string, user: ComparedUser) {
+/** Indexes users of one workspace who are not in use by a batch. */
+function indexChanged(pool: Pool, changed: readonly IndexedUser[]): Promise<void> {
+  return inTransaction(pool, async (tx) => {
+    const present = await tx.query<{ id: string }>({
+      name: 'lock-searched',
+      text: lockPresentStatement,
+      values: [changed[0]!.workspaceId, changed.map(({ id }) => id)],
+    });
+    const kept = new Set(present.rows.map(({ id }) => id));
+    const values = [JSON.stringify(changed.filter(({ id }) => kept.has(id)))];
+    if (kept.size > 0) await tx.query({ name: 'index-users', text: indexUsersStatement, values });
+  });
+}
+
+interface IndexedUser {
+  workspaceId: string;
+  id: string;
+  text: string;
+  grams: number[];
+  source: string;
+}
+
+function toIndexed(workspaceId: string, user: ComparedUser): IndexedUser {
   const name = [user.firstName, user.lastName].filter(Boolean).join(' ');
   const fields = [name, user.email, user.phone, user.externalId, ...user.aliases];
   const text = searchTextOf(fields.filter((field): field is string => Boolean(field)));
