@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { backOff, poll, rest, until } from '../src/platform/poll.ts';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { backOff, createBackOff, poll, rest, until } from '../src/platform/poll.ts';
 import { waitUntil } from './setup/wait-until.ts';
 
 test('a poller makes one poll at a time, however long each takes', async () => {
@@ -100,4 +100,21 @@ test('until polls a last time when its signal is aborted, and returns', async ()
 test('until rejects with the error of a failed poll', async () => {
   const run = () => Promise.reject(new Error('away'));
   await expect(until(run, { every: 1 })).rejects.toThrow('away');
+});
+
+test.each([
+  [400, 0],
+  [1000, 4000],
+  [30_000, 5000],
+])('after an operation of %i ms, the next one waits for %i ms', async (took, pause) => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const slow = createBackOff(500);
+  const timed = slow.timed(new Promise((resolve) => setTimeout(resolve, took)));
+  await vi.advanceTimersByTimeAsync(took);
+  await timed;
+  vi.advanceTimersByTime(Math.max(0, pause - 1));
+  expect(slow.isWaiting()).toBe(pause > 0);
+  vi.advanceTimersByTime(1);
+  expect(slow.isWaiting()).toBe(false);
 });

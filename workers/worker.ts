@@ -1,7 +1,7 @@
 import { type Host, runMain } from '../src/processes/host.ts';
 import { addOldestMetric } from '../src/processes/metrics.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
-import { laneCount } from '../src/queue/lanes.ts';
+import { laneCount, layoutOf } from '../src/queue/lanes.ts';
 import { watchOldest } from '../src/queue/oldest.ts';
 import { forgetAttributeNames } from './batch/run-batch.ts';
 import { Fences, listenForFenceNews } from './fence/fences.ts';
@@ -39,7 +39,7 @@ async function main(host: Host): Promise<void> {
     onDeadLetters: (ids) => void deadLetters.show(ids),
     onTombstones: settling.wake,
   });
-  const fences = new Fences({ pool, lanes: laneCount(config), metrics, log });
+  const fences = new Fences({ pool, layout: layoutOf(config), metrics, log });
   // A single lane has no other lane to wait for at a fence.
   const news = config.LANES > 1 ? [listenForFenceNews(directUrl, fences.hear, log)] : [];
   lanes = startLanes({

@@ -149,8 +149,8 @@ export function poll(
 
 /**
  * Creates a back-off for slow operations: after an operation that took longer than `slowMs`, callers should
- * pause for `BACK_OFF` times its duration, and after a fast one not at all. (The pauses of `backOff` above
- * grow with each failed attempt.) The object never waits itself: a caller asks `isWaiting` and postpones its
+ * pause for `BACK_OFF` times its duration, at most `MAX_SLOW_PAUSE_MS`, and after a fast one not at all. (The
+ * pauses of `backOff` above grow with each failed attempt.) The object never waits itself: a caller asks `isWaiting` and postpones its
  * read. If the queue is far away, reads without a pause would block all other commands.
  *
  * @param slowMs milliseconds from which on an operation counts as slow
@@ -160,7 +160,7 @@ export function createBackOff(slowMs: number) {
   let waitsUntil = 0;
 
   function after(took: number): void {
-    waitsUntil = performance.now() + BACK_OFF * took;
+    waitsUntil = performance.now() + Math.min(BACK_OFF * took, MAX_SLOW_PAUSE_MS);
   }
 
   return {
@@ -181,3 +181,6 @@ export function createBackOff(slowMs: number) {
 
 /** Ratio of the pause to the duration of the slow operation. */
 const BACK_OFF = 4;
+
+/** Maximum pause in milliseconds: an operation can also take long because a server was frozen. */
+const MAX_SLOW_PAUSE_MS = 5000;

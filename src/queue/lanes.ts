@@ -115,6 +115,9 @@ export const laneCount = (settings: LayoutSettings): number => settings.LANES * 
 export const shardOfLane = ({ shards, lanes }: Layout, lane: number): number =>
   shards === 1 ? 0 : Math.floor(lane / lanes);
 
+/** The lane's number in its shard, by its number among all. */
+export const laneInShard = ({ lanes }: Layout, lane: number): number => lane % lanes;
+
 /** The lane's number as shown to operators, with the shard if there are several. */
 export const laneTitle = (layout: Layout, lane: number): string =>
   layout.shards === 1 ? String(lane) : `${lane} (shard ${shardOfLane(layout, lane)})`;

@@ -50,7 +50,10 @@ export function fenceLanes(concerned: Iterable<number>, workspaceId: string, lan
   return [home, ...others.sort((one, other) => one - other)];
 }
 
-/** Returns the id of the mark of a fence in a lane. It has the tag of the fence, if the fence has one. */
+/**
+ * Returns the id of the mark of a fence in a lane. It has the tag of the fence, if the fence has one.
+ * @param lane counted from 0 in the shard of the fence
+ */
 export function markOfFence(fenceId: string, lane: number): string {
   const id = uuidv5(String(lane), fenceId);
   const tag = tagIn(fenceId);

@@ -7,7 +7,7 @@ import { Queue, Worker } from '../../src/queue/bullmq.ts';
 import { optionsOfLane } from '../../src/queue/bullmq-queues.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
-import { envelopeId, type LaneEntry, laneName } from '../../src/queue/lanes.ts';
+import { envelopeId, type LaneEntry, laneName, layoutOf } from '../../src/queue/lanes.ts';
 import { fenceEntries } from '../../src/queue/pack.ts';
 import type { WireEnvelope } from '../../src/queue/wire.ts';
 import type { Pool } from '../../src/store/database.ts';
@@ -94,7 +94,12 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       const metrics = createWorkerMetrics();
       const store = openPool(url);
       const scheduler = new Scheduler(store, { metrics, log: silent });
-      const fences = new Fences({ pool: fenceStore ?? store, lanes: LANES, metrics, log: silent });
+      const fences = new Fences({
+        pool: fenceStore ?? store,
+        layout: layoutOf(config),
+        metrics,
+        log: silent,
+      });
       const context = { laneStore: own.laneStore, scheduler, fences, config, log };
       const services = [
         ...(deaf ? [] : [listenForFenceNews(url, fences.hear, silent)]),

@@ -1,18 +1,22 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
+import type { EnvelopeRequest } from '../../src/jobs/envelope.ts';
+import { NIL_UUID, newId } from '../../src/platform/ids.ts';
 import { createLog } from '../../src/platform/log.ts';
+import { fenceEntries } from '../../src/queue/pack.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { Fences, type OpenLane } from '../../workers/fence/fences.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 
-/** Opens two lanes of a worker. The answers of Postgres know no arrival and no passed fence. */
-function scene() {
+/** Opens two lanes of a worker. The answers of Postgres know no arrival, and only the `applied` envelopes. */
+function scene({ shards = 1, applied = [] as string[] } = {}) {
   const asked: string[][] = [];
-  const query = async ({ values }: { values: string[][] }) => {
+  const query = async ({ name, values }: { name: string; values: string[][] }) => {
+    if (name === 'read-applied') return { rows: applied.map((id) => ({ id })) };
     asked.push(values[0]!);
     return { rows: [] };
   };
   const fences = new Fences({
-    ...{ pool: { query } as unknown as Pool, lanes: 2 },
+    ...{ pool: { query } as unknown as Pool, layout: { shards, lanes: 2 } },
     ...{ metrics: createWorkerMetrics(), log: createLog('test', 'silent') },
   });
   const [home, other] = [0, 1].map((lane): OpenLane => ({ lane, onChange() {} })) as [OpenLane, OpenLane];
@@ -58,4 +62,23 @@ test('Postgres is asked about a fence that a lane has reached and found again', 
     fences.wait(other, waits);
   await vi.advanceTimersByTimeAsync(300);
   expect(asked).toEqual([['F']]);
+});
+
+test('a mark that was damaged in the second shard counts as an arrival', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const id = newId();
+  const [, mark] = fenceEntries(id, [0, 1], {
+    requests: [{ workspace_id: NIL_UUID } as EnvelopeRequest],
+    objects: [],
+  });
+  const { fences } = scene({ shards: 2, applied: [mark!.id] });
+  const damaged = { id, lanes: [2, 3] };
+  const home: OpenLane = { lane: 2, onChange() {} };
+  fences.open(home);
+  onTestFinished(() => fences.close(home));
+  fences.wait(home, [{ fence: damaged, isFirst: true }]);
+  expect(fences.isOpen(damaged, 2)).toBe(false);
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(fences.isOpen(damaged, 2)).toBe(true);
 });

@@ -6,7 +6,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { connectProducer, connectWorker } from '../../src/queue/connection.ts';
-import type { LaneEntry } from '../../src/queue/lanes.ts';
+import { type LaneEntry, layoutOf } from '../../src/queue/lanes.ts';
 import { READS } from '../../src/queue/wire.ts';
 import { Fences, listenForFenceNews } from '../../workers/fence/fences.ts';
 import { type Lanes, startLanes } from '../../workers/lane/lanes.ts';
@@ -40,7 +40,7 @@ describe.each(['redis', 'postgres'] as const)('an envelope of a later release in
     const pool = openPool(databaseUrl);
     const metrics = createWorkerMetrics();
     const scheduler = new Scheduler(pool, { metrics, log });
-    const fences = new Fences({ pool, lanes: config.LANES, metrics, log });
+    const fences = new Fences({ pool, layout: layoutOf(config), metrics, log });
     const news = listenForFenceNews(databaseUrl, fences.hear, log);
     const parts = { id: newId(), connection, observer, scheduler, fences, config, databaseUrl, log };
     const lanes = startLanes({ ...parts, ...(reads !== undefined && { reads }) });

@@ -6,5 +6,6 @@ import { createWorkerMetrics } from '../../workers/metrics.ts';
 /** Creates the fences of a worker whose queries about fences have no answer rows. */
 export function silentFences(lanes = 1): Fences {
   const pool = { query: async () => ({ rows: [] }) } as unknown as Pool;
-  return new Fences({ pool, lanes, metrics: createWorkerMetrics(), log: createLog('test', 'silent') });
+  const layout = { shards: 1, lanes };
+  return new Fences({ pool, layout, metrics: createWorkerMetrics(), log: createLog('test', 'silent') });
 }

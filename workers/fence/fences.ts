@@ -1,6 +1,7 @@
 import type { Fence } from '../../src/jobs/envelope.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { type Layout, laneInShard } from '../../src/queue/lanes.ts';
 import { markOfFence } from '../../src/queue/pack.ts';
 import { holdSession } from '../../src/store/connections.ts';
 import type { Pool } from '../../src/store/database.ts';
@@ -71,8 +72,8 @@ interface Barrier {
 
 interface FencesOptions {
   pool: Pool;
-  /** Number of lanes, from LANES. A fence does not wait for lanes beyond it, since they have no worker. */
-  lanes: number;
+  /** A fence does not wait for lanes beyond the layout, since they have no worker. */
+  layout: Layout;
   metrics: WorkerMetrics;
   log: Log;
 }
@@ -195,12 +196,17 @@ export class Fences {
 
   /** Returns the lanes that have not arrived at a fence, as far as this process knows. */
   #missing([, ...others]: readonly number[], barrier: Barrier | undefined): number[] {
-    return others.filter((lane) => lane < this.#options.lanes && !barrier?.arrived.has(lane));
+    return others.filter((lane) => this.#hasWorker(lane) && !barrier?.arrived.has(lane));
   }
 
   /** Returns whether all lanes of a fence are worked by this process, so that other processes need no news of it. */
   #isLocal({ lanes }: Fence): boolean {
-    return lanes.every((lane) => lane >= this.#options.lanes || this.#openNumbers.has(lane));
+    return lanes.every((lane) => !this.#hasWorker(lane) || this.#openNumbers.has(lane));
+  }
+
+  #hasWorker(lane: number): boolean {
+    const { shards, lanes } = this.#options.layout;
+    return lane < shards * lanes;
   }
 
   #update(barrier: Barrier, { passed, arrived }: { passed: boolean; arrived: readonly number[] }): void {
@@ -332,14 +338,15 @@ export class Fences {
    * turned it into a dead letter, so the ledger has its id.
    */
   async #countDamaged(barriers: readonly Barrier[]): Promise<void> {
+    const { pool, layout } = this.#options;
     const marks = barriers.flatMap((barrier) =>
       this.#missing(barrier.fence.lanes, barrier).map((lane) => ({
         ...{ barrier, lane },
-        id: markOfFence(barrier.fence.id, lane),
+        id: markOfFence(barrier.fence.id, laneInShard(layout, lane)),
       })),
     );
     const damaged = await readDamagedMarks(
-      this.#options.pool,
+      pool,
       marks.map(({ id }) => id),
     );
     for (const { barrier, lane, id } of marks)

@@ -71,7 +71,7 @@ export function startWorker({
     ...{ metrics, log, processId },
     ...(onTombstones && { onTombstones }),
   });
-  const fences = new Fences({ pool, lanes, metrics, log });
+  const fences = new Fences({ pool, layout: { shards: 1, lanes }, metrics, log });
   const config = { LANES: lanes, LOCK_DURATION_MS: lockDuration, STALLED_INTERVAL_MS: stalledInterval };
   const open = new Map<number, LaneWorker>();
   return {
