@@ -14,6 +14,7 @@ const FOUND_BY: Readonly<Record<string, number>> = {
   'share-taken-from-the-middle': 1,
   'completed-with-objects-left': 1,
   'cut-envelope-from-the-start': 1,
+  'deep-snapshot-without-ends': 13,
   'fence-before-the-last-lane': 5,
   'fence-passed-by-its-workspace': 5,
   'arrival-before-earlier-objects': 5,

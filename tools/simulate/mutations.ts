@@ -84,6 +84,17 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: 'deep-snapshot-without-ends',
+    fault: 'a shared envelope is applied before envelopes that a deep snapshot left out',
+    edits: [
+      {
+        file: 'workers/lane/lane-window.ts',
+        find: 'if (count > max + 1) continue;\n',
+        replace: 'if (count > max) continue;\n',
+      },
+    ],
+  },
+  {
     name: 'fence-before-the-last-lane',
     fault: 'a fence is applied when some of its lanes have come to it',
     edits: [

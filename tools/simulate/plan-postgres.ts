@@ -1,11 +1,19 @@
 import { CALM, type Weather } from './link.ts';
-import type { Fault, Plan, PlannedObject, PlannedRequest, Role, Settings } from './plan.ts';
+import {
+  type Fault,
+  type Plan,
+  type PlannedObject,
+  type PlannedRequest,
+  planSizes,
+  type Role,
+  type Settings,
+} from './plan.ts';
 import { Random } from './random.ts';
 
 /** Creates the plan of a seed for a simulation with a real Postgres. It has less work, more time and all kinds of objects. */
 export function postgresPlanOf(seed: number): Plan {
   const random = new Random(seed).fork('plan with postgres');
-  const settings = settingsOf(random);
+  const settings = { ...settingsOf(random), ...planSizes(random.fork('sizes')) };
   return {
     seed,
     settings,

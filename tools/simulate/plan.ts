@@ -1,3 +1,4 @@
+import type { SnapshotSizes } from '../../workers/lane/lane-window.ts';
 import { CALM, type Weather } from './link.ts';
 import { Random } from './random.ts';
 
@@ -29,6 +30,8 @@ export interface Settings {
   hasReplica: boolean;
   /** The network outside of storms. */
   weather: Weather;
+  /** Sizes of the snapshots of a lane, if they are smaller than in the product. */
+  sizes?: SnapshotSizes;
   /** Present only in a simulation with a real Postgres. */
   postgres?: PostgresSettings;
 }
@@ -99,13 +102,21 @@ const PROFILES = [
 export function planOf(seed: number): Plan {
   const random = new Random(seed).fork('plan');
   const profile = random.pick(PROFILES);
-  const settings = profile.settings(random);
+  const settings = { ...profile.settings(random), ...planSizes(random.fork('sizes')) };
   return {
     seed,
     settings,
     requests: profile.requests(random.fork('requests'), settings),
     faults: random.chance(0.15) ? [] : planFaults(random.fork('faults'), settings),
   };
+}
+
+/** Sizes of snapshots with which short lanes are deep. */
+export const SMALL_SIZES: SnapshotSizes = { min: 2, max: 6, deep: 48 };
+
+/** Returns small sizes for every third plan. */
+export function planSizes(random: Random): Pick<Settings, 'sizes'> {
+  return random.chance(1 / 3) ? { sizes: SMALL_SIZES } : {};
 }
 
 const WEATHER: readonly Weather[] = [

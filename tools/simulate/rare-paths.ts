@@ -1,3 +1,4 @@
+import { SMALL_SIZES } from './plan.ts';
 import type { StoreKind } from './program.ts';
 import type { TraceLine } from './trace.ts';
 
@@ -6,6 +7,8 @@ interface Details {
   lane?: number;
   job?: string;
   jobs?: string[];
+  max?: number;
+  waiting?: number;
   to?: string;
   owner?: string;
   by?: string;
@@ -355,6 +358,12 @@ const rarePaths: readonly RarePath[] = [
     isEssential: true,
     isTaken: ({ what, details }, { applied }) =>
       what === 'window' && details.first!.some((id) => applied.has(id)),
+  },
+  {
+    name: 'a deep snapshot of a lane shows more jobs than another one',
+    isEssential: true,
+    isTaken: ({ what, details }) =>
+      what === 'window' && details.max === SMALL_SIZES.deep && details.waiting! > SMALL_SIZES.max,
   },
   {
     name: 'a worker goes on under the lease of an envelope that has taken effect',

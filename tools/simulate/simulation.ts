@@ -297,12 +297,13 @@ class Simulation {
     const host = new Host(this.#world, `worker ${number}.${this.#started++}`);
     const exports = this.#program.load(host);
     const { laneStore, links } = this.#openLanes(host, exports);
-    const { lanes, lockDuration, stalledInterval, workers, worksEverything } = this.#plan.settings;
+    const { lanes, lockDuration, stalledInterval, workers, worksEverything, sizes } = this.#plan.settings;
     const databaseLink = this.#link(host, 'database', { resends: false });
     const pool = this.#openPool(host, databaseLink);
     const options = {
       ...{ laneStore, pool, lanes, lockDuration, stalledInterval, log: silent },
       processId: this.#processId(),
+      ...(sizes && { sizes }),
     };
     const running = this.#postgres
       ? (exports as PostgresExports).startWholeWorker(options)

@@ -18,17 +18,22 @@ import {
 } from './scheduler.ts';
 
 /**
- * Number of waiting jobs whose ids a snapshot reads: `MIN_JOBS` at first, and `MAX_JOBS` if the previous snapshot
- * was full. While a lane is deeper, every `DEEP_MS` milliseconds a deep snapshot reads `MAX_DEEP_JOBS`. Jobs after these
- * are not considered yet.
+ * Numbers of waiting jobs whose ids a snapshot reads. Jobs after these are not considered yet.
  */
-const MIN_JOBS = 256;
-const MAX_JOBS = 4096;
-const MAX_DEEP_JOBS = 32_768;
+export interface SnapshotSizes {
+  /** At first, and while fewer jobs wait. */
+  min: number;
+  /** If the previous snapshot was full. A deep snapshot keeps as many jobs of one tag. */
+  max: number;
+  /** Every `DEEP_MS` milliseconds, while more than `max` jobs wait. */
+  deep: number;
+}
+
+const SIZES: SnapshotSizes = { min: 256, max: 4096, deep: 32_768 };
 const DEEP_MS = 250;
 
 /**
- * Milliseconds for which a snapshot of more than `MIN_JOBS` jobs stays in use, a deep one for `DEEP_MS`, while at least
+ * Milliseconds for which a snapshot of more than `SIZES.min` jobs stays in use, a deep one for `DEEP_MS`, while at least
  * this part of it is left. It saves time when the batches are small.
  */
 const KEPT_MS = 20;
@@ -96,6 +101,7 @@ export interface LaneWindowOptions {
   deliver(jobId: string, wire: WireEnvelope): Delivery;
   /** Called when envelopes that waited at a fence may have become applicable. */
   onFence(): void;
+  sizes?: SnapshotSizes | undefined;
 }
 
 /**
@@ -105,6 +111,7 @@ export interface LaneWindowOptions {
  */
 export class LaneWindow {
   readonly #options: LaneWindowOptions;
+  readonly #sizes: SnapshotSizes;
   readonly #afterSlow = createBackOff(SLOW_MS);
   /** Envelopes whose data have been read, by the ids of their jobs. */
   #read = new Map<string, Known>();
@@ -114,8 +121,8 @@ export class LaneWindow {
   #leased: Known | undefined;
   #envelopes: readonly Known[] = [];
   /** Number of job ids that the next snapshot reads. */
-  #maxJobs = MIN_JOBS;
-  /** Whether the lane had more waiting jobs than `MAX_JOBS` in the last snapshot. */
+  #maxJobs: number;
+  /** Whether the lane had more waiting jobs than `max` in the last snapshot. */
   #isDeep = false;
   #snapshot: Snapshot | undefined;
   /** When the last deep snapshot was requested, in milliseconds of `performance.now()`. */
@@ -132,6 +139,8 @@ export class LaneWindow {
 
   constructor(options: LaneWindowOptions) {
     this.#options = options;
+    this.#sizes = options.sizes ?? SIZES;
+    this.#maxJobs = this.#sizes.min;
     const onChange = () => {
       this.#hasFenceNews = true;
       options.onFence();
@@ -259,21 +268,25 @@ export class LaneWindow {
   /** Takes a snapshot, or keeps the previous one. @returns undefined if the lease is lost */
   async #takeSnapshot(lease: Lease): Promise<Snapshot | undefined> {
     const { laneStore } = this.#options;
+    const { min, max, deep } = this.#sizes;
     const now = performance.now();
     const isDeepDue = this.#isDeep && now - this.#lastDeepAt >= DEEP_MS;
     const { size = 0, until = now } = this.#snapshot ?? {};
-    const isLarge = size > MIN_JOBS && this.#envelopes.length >= size * MIN_KEPT_PART;
+    const isLarge = size > min && this.#envelopes.length >= size * MIN_KEPT_PART;
     const kept = this.#snapshot;
     if (isLarge && !isDeepDue && now < until) return (await laneStore.window(lease, 1)) && kept;
     this.#snapshot = undefined;
     if (isDeepDue) this.#lastDeepAt = now;
-    const ids = await laneStore.window(lease, isDeepDue ? MAX_DEEP_JOBS : this.#maxJobs);
+    const ids = await laneStore.window(lease, isDeepDue ? deep : this.#maxJobs);
     if (!ids) return undefined;
-    this.#maxJobs = ids.length < MIN_JOBS ? MIN_JOBS : MAX_JOBS;
-    this.#isDeep = ids.length >= MAX_JOBS;
+    this.#maxJobs = ids.length < min ? min : max;
+    this.#isDeep = ids.length >= max;
     const limited =
-      ids.length > MAX_JOBS
-        ? limitTags(ids.filter((id) => !this.#done.has(id)))
+      ids.length > max
+        ? limitTags(
+            ids.filter((id) => !this.#done.has(id)),
+            max,
+          )
         : { ids, tags: ids.map(tagIn), ends: NO_ENDS };
     return { ...limited, size: limited.ids.length, until: now + (isDeepDue ? DEEP_MS : KEPT_MS) };
   }
@@ -453,13 +466,13 @@ export class LaneWindow {
 const NO_ENDS: ReadonlySet<string> = new Set();
 
 /**
- * Keeps at most `MAX_JOBS` jobs of one tag, so that a workspace with a long backlog does not fill the window. The next job
+ * Keeps at most `max` jobs of one tag, so that a workspace with a long backlog does not fill the window. The next job
  * of such a tag is kept as an end: it stays unread, so that no later job of its workspace can take effect before the
  * missing ones.
  *
  * @param ids of jobs that have not taken effect: an end that is left out would guard nothing
  */
-function limitTags(ids: readonly string[]): Pick<Snapshot, 'ids' | 'tags' | 'ends'> {
+function limitTags(ids: readonly string[], max: number): Pick<Snapshot, 'ids' | 'tags' | 'ends'> {
   const counts = new Map<string | undefined, number>();
   const kept: { ids: string[]; tags: (string | undefined)[]; ends: Set<string> } = {
     ids: [],
@@ -470,8 +483,8 @@ function limitTags(ids: readonly string[]): Pick<Snapshot, 'ids' | 'tags' | 'end
     const tag = tagIn(id);
     const count = (counts.get(tag) ?? 0) + 1;
     counts.set(tag, count);
-    if (count > MAX_JOBS + 1) continue;
-    if (count === MAX_JOBS + 1) kept.ends.add(id);
+    if (count > max + 1) continue;
+    if (count === max + 1) kept.ends.add(id);
     kept.ids.push(id);
     kept.tags.push(tag);
   }

@@ -12,7 +12,7 @@ import type {
 import type { LayoutSettings } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import { type Delivery, ledgerKey } from '../batch/open.ts';
-import { LaneWindow, type LaneWindowOptions } from './lane-window.ts';
+import { LaneWindow, type LaneWindowOptions, type SnapshotSizes } from './lane-window.ts';
 import type { Scheduler } from './scheduler.ts';
 
 /** Number of objects that a lane watches after a process died in it: at least as many as that process can have held. */
@@ -37,6 +37,8 @@ export interface LaneContext {
   log: Log;
   /** Latest envelope version that this worker can apply; defaults to the version of this release. */
   reads?: number;
+  /** Sizes of the snapshots of a lane; other ones only in simulations. */
+  sizes?: SnapshotSizes;
   /** Called when the next envelope has a later version. The lane returns the envelope and takes no further jobs. */
   onUnreadable?(version: number): void;
 }
@@ -63,13 +65,13 @@ export class LaneWorker implements Service {
 
   /** Creates the worker and starts to lease jobs of the lane. */
   constructor(lane: number, context: LaneContext) {
-    const { laneStore, scheduler, fences, config, log, reads = READS } = context;
+    const { laneStore, scheduler, fences, config, log, reads = READS, sizes } = context;
     this.name = `lane ${lane}`;
     this.#lane = lane;
     this.#context = context;
     this.#reads = reads;
     this.#window = new LaneWindow({
-      ...{ laneStore, accounts: scheduler.accounts, lane, reads },
+      ...{ laneStore, accounts: scheduler.accounts, lane, reads, sizes },
       ...{ fences, deliver: (jobId, wire) => this.#deliver(jobId, wire) },
       onFence: () => this.#pause.abort(),
     });

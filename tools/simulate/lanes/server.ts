@@ -276,7 +276,14 @@ export class LaneServer {
       return undefined;
     }
     const ids = this.head(lane, max);
-    this.#trace.note('window', { lane, job: id, by: token, waiting: ids.length, first: ids.slice(0, 8) });
+    this.#trace.note('window', {
+      lane,
+      job: id,
+      by: token,
+      max,
+      waiting: ids.length,
+      first: ids.slice(0, 8),
+    });
     return ids;
   }
 

@@ -4,6 +4,7 @@ import type { LaneStore } from '../../../src/queue/lane-store.ts';
 import { QueueUnavailable } from '../../../src/queue/lanes.ts';
 import type { Pool } from '../../../src/store/database.ts';
 import { Fences } from '../../../workers/fence/fences.ts';
+import type { SnapshotSizes } from '../../../workers/lane/lane-window.ts';
 import { LaneWorker } from '../../../workers/lane/lane-worker.ts';
 import { Scheduler } from '../../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../../workers/metrics.ts';
@@ -51,6 +52,8 @@ export interface WorkerOptions {
   processId: string;
   lockDuration: number;
   stalledInterval: number;
+  /** Sizes of the snapshots of a lane. Those of the product, if absent. */
+  sizes?: SnapshotSizes;
   log: Log;
   onTombstones?(): void;
 }
@@ -63,6 +66,7 @@ export function startWorker({
   processId,
   lockDuration,
   stalledInterval,
+  sizes,
   log,
   onTombstones,
 }: WorkerOptions) {
@@ -77,7 +81,10 @@ export function startWorker({
   return {
     open(lane: number): void {
       if (!open.has(lane))
-        open.set(lane, new LaneWorker(lane, { laneStore, scheduler, fences, config, log }));
+        open.set(
+          lane,
+          new LaneWorker(lane, { laneStore, scheduler, fences, config, log, ...(sizes && { sizes }) }),
+        );
     },
     async close(lane: number): Promise<void> {
       const laneWorker = open.get(lane);
