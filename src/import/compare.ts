@@ -8,6 +8,7 @@ import { SourceError } from '../integrations/source.ts';
 import { shortened } from '../platform/format.ts';
 import { isGiven } from '../profile/identifier.ts';
 import { type Json, parsedOrText } from '../profile/json.ts';
+import { filterTexts } from '../profile/standard-columns.ts';
 import { isDatetime, parseTime, toIso } from '../profile/time.ts';
 import { isRecord, recordsOf } from '../profile/values.ts';
 import { openInput } from './open-input.ts';
@@ -234,8 +235,7 @@ const cut = (value: string | undefined): string | null =>
  * Fields of an exported user that both services have. Internal ids, buckets and creation times are excluded.
  */
 const comparedFields: readonly string[] = [
-  ...['user_aliases', 'first_name', 'last_name', 'email', 'dob', 'home_city', 'country', 'phone', 'language'],
-  ...['time_zone', 'last_coordinates', 'gender', 'custom_attributes', 'custom_events', 'purchases'],
+  ...['user_aliases', ...filterTexts, 'last_coordinates', 'custom_attributes', 'custom_events', 'purchases'],
   ...['total_revenue', 'email_subscribe', 'push_subscribe'],
 ];
 

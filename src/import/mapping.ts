@@ -1,5 +1,6 @@
 import { NAMED_ATTRIBUTES } from '../profile/attributes.ts';
 import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
+import { columnNames } from '../profile/standard-columns.ts';
 import { asRecord, isRecord, numberOf, put } from '../profile/values.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
 import { ImportError } from './unpack.ts';
@@ -91,10 +92,25 @@ const members: Record<'events' | 'purchases', string[]> = {
 
 /** Fields that are always texts, whatever they look like. */
 const texts = new Set([
-  ...['external_id', 'alias_name', 'alias_label', 'email', 'phone', 'first_name', 'last_name', 'home_city'],
-  ...['image_url', 'gender', 'dob', 'country', 'language', 'time_zone', 'date_of_first_session'],
-  ...['date_of_last_session', 'marked_email_as_spam_at', 'email_subscribe', 'push_subscribe', 'name', 'time'],
-  ...['app_id', 'product_id', 'currency', 'subscription_group_id', 'subscription_state', 'price', 'quantity'],
+  ...[
+    'external_id',
+    'alias_name',
+    'alias_label',
+    ...columnNames(({ type }) => type === 'text' || type === 'time'),
+  ],
+  ...[
+    'email_subscribe',
+    'push_subscribe',
+    'name',
+    'time',
+    'app_id',
+    'product_id',
+    'currency',
+    'subscription_group_id',
+    'subscription_state',
+    'price',
+    'quantity',
+  ],
 ]);
 
 /** Fields whose values are parsed as JSON. */
@@ -105,8 +121,7 @@ const structures = new Set([
     'push_tokens',
     'subscription_groups',
     'current_location',
-    'facebook',
-    'twitter',
+    ...columnNames(({ type }) => type === 'json'),
   ],
 ]);
 

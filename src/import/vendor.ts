@@ -1,5 +1,6 @@
 import { isGiven } from '../profile/identifier.ts';
 import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
+import { columnNames, filterTexts } from '../profile/standard-columns.ts';
 import { asRecord, isRecord, recordsOf } from '../profile/values.ts';
 import type { ImportType, Mapped } from './mapping.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
@@ -62,10 +63,7 @@ function withOwnProperties(values: Values): Values {
 }
 
 /** Fields of an exported user that the API accepts under the same name. */
-const TAKEN = [
-  ...['external_id', 'first_name', 'last_name', 'email', 'dob', 'home_city', 'country', 'phone', 'language'],
-  ...['time_zone', 'gender', 'email_subscribe', 'push_subscribe'],
-];
+const TAKEN = ['external_id', ...filterTexts, 'email_subscribe', 'push_subscribe'];
 
 /**
  * https://www.braze.com/docs/api/endpoints/export/user_data/post_users_segment
@@ -106,14 +104,12 @@ function userOf(values: Values, taken: readonly string[]): [Sent, ...Sent[]] {
 }
 
 /** Further fields of Penstock's export that the API accepts unchanged. */
-const OWN_TAKEN = [
-  ...[...TAKEN, 'image_url', 'date_of_first_session', 'date_of_last_session', 'marked_email_as_spam_at'],
-  ...['email_open_tracking_disabled', 'email_click_tracking_disabled', 'facebook', 'twitter'],
-];
+const OWN_TAKEN = [...new Set([...TAKEN, ...columnNames(({ field }) => field)])];
 
 /** Fields that a Parquet file has as JSON texts. */
 const STRUCTURES = [
-  ...['user_aliases', 'last_coordinates', 'custom_attributes', 'push_tokens', 'facebook', 'twitter'],
+  ...['user_aliases', 'last_coordinates', 'custom_attributes', 'push_tokens'],
+  ...columnNames(({ type }) => type === 'json'),
 ];
 
 /** Maximum number of push tokens in one object. */

@@ -1,5 +1,6 @@
 import type { AcceptedEmailChange, AcceptedGroupState } from '../jobs/envelope.ts';
 import type { Json } from '../profile/json.ts';
+import { textAttributes } from '../profile/segment.ts';
 import {
   type Field,
   type Form,
@@ -129,21 +130,11 @@ export interface View {
 /** The attributes that a template can use as `${…}`, with the name of the stored member. */
 export const attributeNames: Record<string, string> = {
   email_address: 'email',
-  email: 'email',
   user_id: 'external_id',
-  external_id: 'external_id',
-  first_name: 'first_name',
-  last_name: 'last_name',
   phone_number: 'phone',
-  phone: 'phone',
   date_of_birth: 'dob',
-  dob: 'dob',
   city: 'home_city',
-  home_city: 'home_city',
-  country: 'country',
-  language: 'language',
-  time_zone: 'time_zone',
-  gender: 'gender',
+  ...Object.fromEntries(textAttributes.map((name) => [name, name])),
 };
 
 /** The user of test renderings, who has a value for each attribute. */

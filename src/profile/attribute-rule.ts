@@ -1,6 +1,7 @@
 import type { UserAlias } from './identifier.ts';
 import type { Json } from './json.ts';
 import type { Refusal } from './refusal.ts';
+import type { StandardAttributes } from './standard-columns.ts';
 
 /** The result of a rule if a text in the attribute has more than 255 characters. The rule has changed nothing. */
 export const TOO_LONG = Symbol('too long');
@@ -48,32 +49,6 @@ export interface AttributesDelta {
 }
 
 export type SubscriptionState = 'subscribed' | 'unsubscribed' | 'opted_in';
-
-/** Standard attributes by column of `profiles`. Dates are ISO 8601 in UTC; `dob` is YYYY-MM-DD. */
-export interface StandardAttributes {
-  email?: string | null;
-  /** `phone_valid` is whether the number can identify the profile. */
-  phone?: string | null;
-  phone_valid?: boolean | null;
-  first_name?: string | null;
-  last_name?: string | null;
-  gender?: string | null;
-  dob?: string | null;
-  home_city?: string | null;
-  country?: string | null;
-  language?: string | null;
-  time_zone?: string | null;
-  image_url?: string | null;
-  latitude?: number | null;
-  longitude?: number | null;
-  date_of_first_session?: string | null;
-  date_of_last_session?: string | null;
-  marked_email_as_spam_at?: string | null;
-  email_open_tracking_disabled?: boolean | null;
-  email_click_tracking_disabled?: boolean | null;
-  facebook?: Json;
-  twitter?: Json;
-}
 
 /** The columns of `profiles` whose names are attribute names of the API. */
 export interface ProfileColumns extends StandardAttributes {

@@ -1,3 +1,5 @@
+import { columnsWith } from './standard-columns.ts';
+
 /**
  * How a merge resolves a field that both profiles may have. `kept` is the profile that remains.
  *
@@ -18,28 +20,9 @@ export type MergeRule = 'keep' | 'sum' | 'earliest' | 'latest' | 'newest' | 'sta
 export const mergeRules = {
   profiles: {
     external_id: 'stay',
-    first_name: 'keep',
-    last_name: 'keep',
-    email: 'keep',
-    phone: 'keep',
-    gender: 'keep',
-    dob: 'keep',
-    home_city: 'keep',
-    country: 'keep',
-    language: 'keep',
-    time_zone: 'keep',
-    image_url: 'keep',
-    latitude: 'keep',
-    longitude: 'keep',
-    facebook: 'keep',
-    twitter: 'keep',
-    email_open_tracking_disabled: 'keep',
-    email_click_tracking_disabled: 'keep',
+    ...rulesOfColumns(),
     /** The rule applies to each attribute name. */
     custom_attributes: 'keep',
-    date_of_first_session: 'earliest',
-    date_of_last_session: 'latest',
-    marked_email_as_spam_at: 'latest',
     email_subscribe: 'stay',
     push_subscribe: 'stay',
     created_at: 'stay',
@@ -55,3 +38,7 @@ export const mergeRules = {
   /** Only apps that both profiles have used. Summaries of other apps of the merged profile are deleted with it. */
   app_summaries: { sessions: 'sum', first_session: 'earliest', last_session: 'latest' },
 } as const satisfies Record<string, Record<string, MergeRule>>;
+
+function rulesOfColumns(): Record<string, MergeRule> {
+  return Object.fromEntries(columnsWith(({ merge }) => merge).map(([name, { merge }]) => [name, merge!]));
+}

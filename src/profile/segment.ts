@@ -1,15 +1,14 @@
 import type { Json } from './json.ts';
+import { columnNames, filterTexts } from './standard-columns.ts';
 import { parseTime, toIso } from './time.ts';
 import { findUnstorable, uuidOf } from './values.ts';
 
 /** Standard attributes that a filter may use, by type. */
-export const textAttributes = [
-  ...['external_id', 'email', 'phone', 'first_name', 'last_name', 'gender', 'dob'],
-  ...['home_city', 'country', 'language', 'time_zone'],
-] as const;
-export const timeAttributes = [
-  ...['created_at', 'updated_at', 'date_of_first_session', 'date_of_last_session'],
-] as const;
+export const textAttributes: readonly string[] = ['external_id', ...filterTexts];
+export const timeAttributes: readonly string[] = [
+  ...['created_at', 'updated_at'],
+  ...columnNames(({ type, isFilter }) => isFilter && type === 'time'),
+];
 
 type Scalar = string | number | boolean;
 
@@ -244,7 +243,10 @@ function requireOnly(filter: Object_, allowed: string[], position: string): void
 }
 
 /** Standard attributes that do not identify a user. */
-const NOT_IDENTIFYING: readonly string[] = ['country', 'language', 'time_zone', ...timeAttributes];
+const NOT_IDENTIFYING: readonly string[] = [
+  ...timeAttributes,
+  ...columnNames(({ isPersonal }) => !isPersonal),
+];
 
 /**
  * Returns whether a filter uses identifying attributes. Its description would quote their values, and a count would

@@ -13,6 +13,7 @@ import { exceedsJsonBytes, type Json } from './json.ts';
 import { normalizeCountry, normalizeLanguage } from './locale.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';
 import { invalid, refuse } from './refusal.ts';
+import type { ColumnOf } from './standard-columns.ts';
 import { normalizeTimeZone, parseTime, pastIso } from './time.ts';
 import { areRecords, asRecord, isLongerThan, isRecord, MAX_CHARACTERS, numberOf, uuidOf } from './values.ts';
 
@@ -69,7 +70,7 @@ const twitter: AttributeRule = account('twitter', {
   statuses_count: integer,
 });
 
-function account(name: 'facebook' | 'twitter', members: Record<string, Member>): AttributeRule {
+function account(name: ColumnOf<'json'>, members: Record<string, Member>): AttributeRule {
   const rules = Object.entries(members);
   return function ruleOfAccount(delta: AttributesDelta, sent: Json) {
     const value = sent === null ? null : asRecord(sent);
@@ -170,7 +171,7 @@ function phone(delta: AttributesDelta, value: Json): Finding | undefined {
   return undefined;
 }
 
-function text(name: 'first_name' | 'last_name' | 'home_city' | 'image_url', max: number): AttributeRule {
+function text(name: ColumnOf<'text'>, max: number): AttributeRule {
   const unreadable = omitted(`'${name}' is not valid: it must be a string of at most ${max} characters`);
   // A cut URL would point to another resource.
   const long = max === MAX_CHARACTERS ? TOO_LONG : unreadable;
@@ -213,7 +214,7 @@ function dayOf(text: string): string | undefined {
 
 /** Creates a rule for values from a list. An unknown value is omitted, and the stored value stays. */
 function normalized(
-  name: 'country' | 'language' | 'time_zone',
+  name: ColumnOf<'text'>,
   normalize: (text: string) => string | undefined,
   rule: string,
 ): AttributeRule {
@@ -246,9 +247,7 @@ function inRange(value: Json | undefined, limit: number): number | undefined {
 }
 
 /** Creates a rule for times in the past. A time in the future is replaced by the current time, as for events. */
-function pastTime(
-  name: 'date_of_first_session' | 'date_of_last_session' | 'marked_email_as_spam_at',
-): AttributeRule {
+function pastTime(name: ColumnOf<'time'>): AttributeRule {
   const unreadable = omitted(`'${name}' is not valid: it must be a time in ISO 8601`);
   return function ruleOfPastTime(delta, value, now) {
     const time = typeof value === 'string' ? pastIso(value, now) : undefined;
@@ -258,7 +257,7 @@ function pastTime(
   };
 }
 
-function flag(name: 'email_open_tracking_disabled' | 'email_click_tracking_disabled'): AttributeRule {
+function flag(name: ColumnOf<'boolean'>): AttributeRule {
   const unreadable = omitted(`'${name}' is not valid: it must be a boolean`);
   return function ruleOfFlag(delta, value) {
     if (typeof value !== 'boolean' && value !== null) return unreadable;

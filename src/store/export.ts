@@ -1,4 +1,5 @@
 import type { ExportedUser } from '../profile/attribute-rule.ts';
+import { columnsWith } from '../profile/standard-columns.ts';
 import { iso, type Pool } from './database.ts';
 
 /** A stored user in the form of an export, which the statement builds. */
@@ -143,32 +144,17 @@ const emailStateSince = iso(`
 const emailState =
   'case when profiles.email is null then profiles.email_subscribe else email_addresses.state end';
 
+const attributeColumns = columnsWith(({ merge }) => merge)
+  .map(([name, { type }]) => (type === 'time' ? `${iso(`profiles.${name}`)} as ${name}` : `profiles.${name}`))
+  .join(',\n    ');
+
 /** Reads by primary keys, user_aliases_profile and push_tokens_profile, in one snapshot; takes no lock. */
 const readProfilesStatement = `
   select
     profiles.id,
     profiles.external_id,
-    profiles.first_name,
-    profiles.last_name,
-    profiles.email,
-    profiles.dob,
-    profiles.home_city,
-    profiles.country,
-    profiles.phone,
-    profiles.language,
-    profiles.time_zone,
-    profiles.latitude,
-    profiles.longitude,
-    profiles.gender,
-    profiles.image_url,
-    profiles.facebook,
-    profiles.twitter,
-    profiles.email_open_tracking_disabled,
-    profiles.email_click_tracking_disabled,
+    ${attributeColumns},
     ${iso('profiles.created_at')} as created_at,
-    ${iso('profiles.date_of_first_session')} as date_of_first_session,
-    ${iso('profiles.date_of_last_session')} as date_of_last_session,
-    ${iso('profiles.marked_email_as_spam_at')} as marked_email_as_spam_at,
     coalesce(${emailState}, 'subscribed') as email_subscribe,
     case ${emailState} when 'opted_in' then ${emailStateSince} end as email_opted_in_at,
     case ${emailState} when 'unsubscribed' then ${emailStateSince} end as email_unsubscribed_at,

@@ -1,5 +1,6 @@
 import type { ProfileColumns } from '../profile/attribute-rule.ts';
 import type { Json } from '../profile/json.ts';
+import { columnNames, standardColumns } from '../profile/standard-columns.ts';
 import { jsonArray } from './arrays.ts';
 import { booleanColumn, jsonColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
@@ -11,6 +12,26 @@ import {
   mergedCustomAttributes,
   requireAll,
 } from './profile-attributes.ts';
+
+/** SQL types of the columns, by the types in JSON. `timestamptz` accepts ISO 8601. */
+const sqlTypes = {
+  text: 'text',
+  time: 'timestamptz',
+  boolean: 'boolean',
+  number: 'double precision',
+  json: 'jsonb',
+};
+
+/** Returns the names of the standard columns as SQL, each after a prefix. */
+const listed = (prefix = '') =>
+  columnNames()
+    .map((name) => prefix + name)
+    .join(', ');
+
+/** The standard columns with their SQL types. */
+const typed = columnNames()
+  .map((name) => `${name} ${sqlTypes[standardColumns[name].type]}`)
+  .join(', ');
 
 /**
  * A row of the JSON parameter. Attributes are top-level members, because a nested object would have to be
@@ -31,24 +52,13 @@ export interface NewProfile extends ProfileColumns {
  */
 const insertProfilesStatement = `
   insert into profiles (
-    workspace_id, id, external_id, email, phone, phone_valid, first_name, last_name, gender, dob, home_city,
-    country, language, time_zone, image_url, latitude, longitude, date_of_first_session, date_of_last_session,
-    marked_email_as_spam_at, email_open_tracking_disabled, email_click_tracking_disabled, facebook, twitter,
-    email_subscribe, push_subscribe, custom_attributes, created_at, updated_at)
+    workspace_id, id, external_id, ${listed()}, email_subscribe, push_subscribe, custom_attributes, created_at, updated_at)
   select
-    made."workspaceId", made.id, made."externalId", made.email, made.phone, made.phone_valid, made.first_name,
-    made.last_name, made.gender, made.dob, made.home_city, made.country, made.language, made.time_zone,
-    made.image_url, made.latitude, made.longitude, made.date_of_first_session, made.date_of_last_session,
-    made.marked_email_as_spam_at, made.email_open_tracking_disabled, made.email_click_tracking_disabled,
-    made.facebook, made.twitter, made.email_subscribe, made.push_subscribe, made."customAttributes",
-    $2::timestamptz, $2::timestamptz + made.ordinal * interval '1 microsecond'
+    made."workspaceId", made.id, made."externalId", ${listed('made.')}, made.email_subscribe, made.push_subscribe,
+    made."customAttributes", $2::timestamptz, $2::timestamptz + made.ordinal * interval '1 microsecond'
   from jsonb_to_recordset($1::jsonb) as made (
-    "workspaceId" uuid, id uuid, "externalId" text, email text, phone text, phone_valid boolean, first_name text,
-    last_name text, gender text, dob text, home_city text, country text, language text, time_zone text,
-    image_url text, latitude double precision, longitude double precision, date_of_first_session timestamptz,
-    date_of_last_session timestamptz, marked_email_as_spam_at timestamptz, email_open_tracking_disabled boolean,
-    email_click_tracking_disabled boolean, facebook jsonb, twitter jsonb, email_subscribe text,
-    push_subscribe text, "customAttributes" jsonb, ordinal integer)`;
+    "workspaceId" uuid, id uuid, "externalId" text, ${typed}, email_subscribe text, push_subscribe text,
+    "customAttributes" jsonb, ordinal integer)`;
 
 export async function insertProfiles(tx: Connection, profiles: NewProfile[], now: string): Promise<void> {
   await tx.query({
@@ -137,16 +147,8 @@ export interface ProfileUpdate extends CustomAttributesUpdate {
  */
 const updateProfilesStatement = `
   update profiles set
-    (email, phone, phone_valid, first_name, last_name, gender, dob, home_city, country, language, time_zone,
-     image_url, latitude, longitude, date_of_first_session, date_of_last_session, marked_email_as_spam_at,
-     email_open_tracking_disabled, email_click_tracking_disabled, facebook, twitter, email_subscribe,
-     push_subscribe) = (
-      select
-        laid.email, laid.phone, laid.phone_valid, laid.first_name, laid.last_name, laid.gender, laid.dob,
-        laid.home_city, laid.country, laid.language, laid.time_zone, laid.image_url, laid.latitude,
-        laid.longitude, laid.date_of_first_session, laid.date_of_last_session, laid.marked_email_as_spam_at,
-        laid.email_open_tracking_disabled, laid.email_click_tracking_disabled, laid.facebook, laid.twitter,
-        laid.email_subscribe, laid.push_subscribe
+    (${listed()}, email_subscribe, push_subscribe) = (
+      select ${listed('laid.')}, laid.email_subscribe, laid.push_subscribe
       from jsonb_populate_record(profiles, changed.columns) as laid),
     custom_attributes = ${mergedCustomAttributes},
     updated_at = changed.at

@@ -67,10 +67,9 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
 
   function standard(name: string, comparison: Comparison): string {
     const column = `profiles.${name}`;
-    if ((timeAttributes as readonly string[]).includes(name))
+    if (timeAttributes.includes(name))
       return every(timeTests(column, 'timestamptz', comparison), comparison, column);
-    if (!(textAttributes as readonly string[]).includes(name))
-      throw new Error(`there is no attribute ${name}`);
+    if (!textAttributes.includes(name)) throw new Error(`there is no attribute ${name}`);
     const tests = [
       ...('equals' in comparison ? [`${column} = ${parameter(String(comparison.equals), 'text')}`] : []),
       ...(comparison.in ? [`${column} = any(${parameter(comparison.in.map(String), 'text[]')})`] : []),

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { AcceptedAttributes, AcceptedObject, UserSelector } from '../../src/jobs/envelope.ts';
-import type { StandardAttributes } from '../../src/profile/attribute-rule.ts';
 import type { Identifier, Prioritization, UserAlias } from '../../src/profile/identifier.ts';
+import type { StandardAttributes } from '../../src/profile/standard-columns.ts';
 
 /** An object without ids, which is created separately in every workspace. */
 export type Planned = Record<string, unknown> & { kind: AcceptedObject['kind'] };

@@ -1,6 +1,6 @@
 import type { UserSelector } from '../../src/jobs/envelope.ts';
-import type { StandardAttributes } from '../../src/profile/attribute-rule.ts';
 import type { Address, Identifier } from '../../src/profile/identifier.ts';
+import type { StandardAttributes } from '../../src/profile/standard-columns.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { findStates } from '../../src/store/subscription-states.ts';
 import { findHeldEmails } from '../../src/store/suppression-lists.ts';

@@ -2,6 +2,7 @@ import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
+import { columnsWith } from '../../profile/standard-columns.ts';
 import type { StoredUser } from '../../store/export.ts';
 import { MAX_MERGED, type MergedProfile } from '../../store/timeline.ts';
 import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
@@ -30,22 +31,15 @@ export function profile(user: StoredUser, pii: boolean): Part {
     user.latitude === null || user.longitude === null ? undefined : `${user.latitude}, ${user.longitude}`;
   return html`<div class="card">${facts([
     ['Name', mask(named === '' ? null : named)],
-    ['Email', mask(user.email)],
-    ['Phone', mask(user.phone)],
-    ['Date of birth', mask(user.dob)],
-    ['Gender', mask(user.gender)],
-    ['City', mask(user.home_city)],
-    ['Country', user.country],
-    ['Language', user.language],
-    ['Time zone', user.time_zone],
+    ...columnsWith(({ label }) => label).map(
+      ([name, { label, type, isPersonal }]): [string, Part | undefined] => [
+        label!,
+        type === 'time' ? at(user[name]) : isPersonal ? mask(user[name]) : (user[name] as string | null),
+      ],
+    ),
     ['Last place (latitude, longitude)', mask(location)],
-    ['Created', at(user.created_at)],
-    ['First session', at(user.date_of_first_session)],
-    ['Last session', at(user.date_of_last_session)],
     ['Hard bounce', at(user.email_hard_bounced_at)],
-    ['Marked as spam', at(user.marked_email_as_spam_at)],
-    ['Facebook', mask(user.facebook)],
-    ['Twitter', mask(user.twitter)],
+    ['Created', at(user.created_at)],
   ])}</div>`;
 }
 

@@ -3,6 +3,7 @@ import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
 import { toProfileId, toServiceId, type UserAlias } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { requiredOneOf } from '../../profile/refusal.ts';
+import { columnsWith } from '../../profile/standard-columns.ts';
 import { findUnstorable } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
@@ -35,6 +36,16 @@ const state = (description: string): UserField => ({
 const listField = (properties: Record<string, Schema>, description: string): UserField => ({
   schema: { type: 'array', description, items: { type: 'object', properties } },
 });
+
+const ofType = { text, time, boolean: flag, json: object };
+
+/** The fields of standard attributes. */
+const attributeFields = Object.fromEntries(
+  columnsWith(({ field }) => field).map(([name, { type, field }]) => [
+    name,
+    ofType[type as keyof typeof ofType](field!),
+  ]),
+);
 
 const string = { type: 'string' };
 const dateTime = { type: 'string', format: 'date-time' };
@@ -76,15 +87,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
       },
       read: randomBucket,
     },
-    first_name: text('First name.'),
-    last_name: text('Last name.'),
-    email: text('Email address, lower-case.'),
-    dob: text('Date of birth as YYYY-MM-DD.'),
-    home_city: text('Home city.'),
-    country: text('ISO 3166-1 alpha-2.'),
-    phone: text('`+` and digits. A number that cannot exist is returned as sent.'),
-    language: text('ISO 639-1.'),
-    time_zone: text('IANA name.'),
+    ...attributeFields,
     last_coordinates: {
       schema: {
         type: 'array',
@@ -96,12 +99,6 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
       read: ({ longitude, latitude }) =>
         longitude === null || latitude === null ? undefined : [longitude, latitude],
     },
-    gender: text('`M`, `F`, `O` (other), `N` (not applicable) or `P` (prefers not to say).'),
-    image_url: text('Address of a picture.'),
-    date_of_first_session: time('First session.'),
-    date_of_last_session: time('Last session.'),
-    facebook: object('As sent.'),
-    twitter: object('As sent.'),
     custom_attributes: object('Custom attributes by name.'),
     custom_events: listField(summary, 'Each custom event with its first and last time and how often.'),
     purchases: listField(summary, 'Each product with its first and last purchase and how many pieces.'),
@@ -150,9 +147,6 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
       },
       'The groups with a state of the address or phone number, or else of the profile.',
     ),
-    marked_email_as_spam_at: time('Time at which the user marked a message as spam.'),
-    email_open_tracking_disabled: flag('Whether opens of emails are not tracked.'),
-    email_click_tracking_disabled: flag('Whether clicks in emails are not tracked.'),
   };
 }
 

@@ -3,8 +3,8 @@ import type {
   AcceptedGroupState,
   SubscriptionObject,
 } from '../../../src/jobs/envelope.ts';
-import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts';
 import { type Address, isAddress } from '../../../src/profile/identifier.ts';
+import type { StandardAttributes } from '../../../src/profile/standard-columns.ts';
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
 import type { Changes, States, Subject } from '../changes.ts';
 import type { LoadedProfile } from '../loaded-profile.ts';
