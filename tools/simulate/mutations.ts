@@ -85,7 +85,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: 'deep-snapshot-without-ends',
-    fault: 'a shared envelope is applied before envelopes that a deep snapshot left out',
+    fault: 'a shared envelope is applied before envelopes that a deep snapshot omits',
     edits: [
       {
         file: 'workers/lane/lane-window.ts',
