@@ -101,7 +101,7 @@ const deleteMissingStatement = `
 /**
  * Locks by primary key. Users whom a batch has locked or updated are omitted until the next pass: a wait for them could
  * end in a deadlock with a batch that locks several users. A lock for key share would wait in spite of `skip locked`: it
- * is allowed beside an update, and then also locks the updated row, for which Postgres always waits.
+ * is allowed during an update, and then also locks the updated row, for which Postgres always waits.
  */
 const lockPresentStatement = `
   select profiles.id
