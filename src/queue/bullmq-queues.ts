@@ -1,7 +1,7 @@
-import type { QueueOptions } from 'bullmq';
+import type { createPostgresBackend, QueueOptions } from 'bullmq';
 import type pg from 'pg';
 import type { Config } from '../platform/config.ts';
-import { createPostgresBackend, Queue } from './bullmq.ts';
+import { assertSchemaCompatibility, PostgresConnection, PostgresQueueBackend, Queue } from './bullmq.ts';
 import { type Layout, laneName, prefixOf, shardOfLane } from './lanes.ts';
 import type { RedisClient } from './open-redis.ts';
 import type { Replication } from './replicas.ts';
@@ -24,30 +24,64 @@ export interface QueueAccess {
 /** The schema of BullMQ's own tables. */
 export const QUEUE_SCHEMA = 'bullmq';
 
-/** Private members in which BullMQ's classes cache their first query. */
-interface Starting {
-  waitUntilReady(): Promise<void>;
-  readyPromise: Promise<void> | undefined;
+/**
+ * A connection of BullMQ that repeats the check of the schema after a failed one. BullMQ keeps the failure for the
+ * lifetime of the connection, so a lane that is opened while Postgres is unavailable would never work.
+ */
+class PatientConnection extends PostgresConnection {
+  #ready: Promise<void> | undefined;
+
+  override waitUntilReady(): Promise<void> {
+    this.#ready ??= this.#checkSchema().catch((error) => {
+      this.#ready = undefined;
+      throw error;
+    });
+    return this.#ready;
+  }
+
+  async #checkSchema(): Promise<void> {
+    const client = await this.pool.connect();
+    try {
+      await assertSchemaCompatibility(client, this.schema);
+    } finally {
+      client.release();
+    }
+    // Listeners that are attached right after the construction are called as well.
+    setTimeout(() => this.emit('ready'), 0);
+  }
+}
+
+/** BullMQ's Postgres backend on a patient connection. */
+class PatientBackend extends PostgresQueueBackend {
+  readonly #connection: PatientConnection;
+
+  // biome-ignore lint/complexity/useMaxParams: BullMQ's constructor has these parameters.
+  constructor(
+    connection: PatientConnection,
+    name: string,
+    options: ConstructorParameters<typeof PostgresQueueBackend>[2],
+    clientName: string | undefined,
+  ) {
+    super(connection, name, options, true, clientName);
+    this.#connection = connection;
+  }
+
+  override async waitUntilReady(): Promise<void> {
+    // BullMQ keeps its first result, so it is asked only once the connection works.
+    await this.#connection.waitUntilReady();
+    await super.waitUntilReady();
+  }
 }
 
 /**
- * Creates BullMQ's Postgres backend, and makes it repeat a first query that failed. BullMQ caches the failure for the
- * lifetime of the backend, so a lane that is opened while Postgres is unavailable would never work.
+ * Creates BullMQ's Postgres backend with `PatientConnection`. The names under which BullMQ lists the connections of
+ * workers and of readers of events are those of BullMQ's `createPostgresBackend`.
  */
-export const createPatientBackend: typeof createPostgresBackend = (...given) => {
-  const backend = createPostgresBackend(...given);
-  const { connection } = backend as unknown as { connection: Starting };
-  for (const part of [backend as unknown as Starting, connection]) {
-    const wait = part.waitUntilReady.bind(part);
-    part.waitUntilReady = () => {
-      const ready = wait();
-      ready.catch(() => {
-        part.readyPromise = undefined;
-      });
-      return ready;
-    };
-  }
-  return backend;
+export const createPatientBackend: typeof createPostgresBackend = (name, options, role = {}) => {
+  const workerName = (options as { name?: string }).name;
+  const ofWorker = role.withBlockingConnection ? `${name}${workerName ? `:w:${workerName}` : ''}` : undefined;
+  const clientName = ofWorker ?? (role.blocking ? `${name}:qe` : undefined);
+  return new PatientBackend(new PatientConnection(options.connection), name, options, clientName);
 };
 
 /** Returns the pool of a queue in Postgres. */

@@ -8,9 +8,11 @@ import type * as BullMQ from 'bullmq';
 const require = createRequire(import.meta.url);
 
 export const {
-  createPostgresBackend,
+  assertSchemaCompatibility,
   createRedisBackend,
   FlowProducer,
+  PostgresConnection,
+  PostgresQueueBackend,
   Queue,
   runMigrations,
   UnrecoverableError,
