@@ -266,7 +266,7 @@ test.each([
 
 /** Files that keep the lanes in queues of BullMQ; all others use the interface of src/queue/lane-store.ts. */
 const laneStores = [
-  ...['bullmq', 'bullmq-queues', 'lane-producer', 'postgres-queue'],
+  ...['add-jobs', 'bullmq', 'bullmq-queues', 'lane-producer', 'postgres-queue'],
   ...['lane-store-bullmq', 'lane-store-redis', 'lane-store-postgres'],
 ].map((name) => `src/queue/${name}.ts`);
 

@@ -10,10 +10,10 @@ const require = createRequire(import.meta.url);
 export const {
   assertSchemaCompatibility,
   createRedisBackend,
-  FlowProducer,
   PostgresConnection,
   PostgresQueueBackend,
   Queue,
+  QueueKeys,
   runMigrations,
   UnrecoverableError,
   WaitingError,

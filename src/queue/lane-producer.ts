@@ -1,14 +1,12 @@
-import type { ChainableCommander } from 'ioredis';
 import { jobs } from '../jobs/catalog.ts';
 import { newId } from '../platform/ids.ts';
 import { withTimeout } from '../platform/lifecycle.ts';
-import { createRedisBackend, FlowProducer } from './bullmq.ts';
+import { type JobAnswer, openPostgresAdder, openRedisAdder, type ShardAdder } from './add-jobs.ts';
 import { limitLane, openLane, optionsOfLane, type QueueAccess, queuePool } from './bullmq-queues.ts';
-import { seal } from './checksum.ts';
 import type { StoreProducer, StoreProducerOptions } from './lane-store.ts';
 import { everyShard, type LaneEntry, laneName, QueueUnavailable, shardOfLane } from './lanes.ts';
 import { countAdditions } from './loss.ts';
-import { type Exec, pingRedis, type RedisClient, whenDisconnected } from './open-redis.ts';
+import { pingRedis, type RedisClient, whenDisconnected } from './open-redis.ts';
 import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
 import { createServerClock, readPostgresClock, readRedisClock } from './server-clock.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
@@ -19,26 +17,12 @@ import { encodeEnvelope, type WireEnvelope } from './wire.ts';
  */
 const OPTIONS = { attempts: 1, removeOnComplete: true };
 
-/** The backend's answer for a lane entry: `[error, id]`. */
-type FlowAnswer = [Error | null, string | number] | undefined;
-
-/** The entry of a flow for one lane: a job whose data is JSON text. */
-interface FlowEntry {
-  jobData: { data: string };
-}
-
-/** The part of BullMQ's backends that adds the entries of a flow, and, on Redis, adds one job to a transaction. */
-interface FlowBackend {
-  addFlow(entries: FlowEntry[]): Promise<FlowAnswer[]>;
-  addJobToTransaction?(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
-}
-
 /**
  * Adds envelopes to the lanes of a shard in one atomic step (one MULTI on Redis, one statement on Postgres), and to
  * several shards concurrently in one step each.
  *
- * BullMQ's FlowProducer does not report entries that the backend refused, so every entry's answer is checked here
- * before anything is acknowledged. `timeout` is in milliseconds: without it, BullMQ waits indefinitely for a
+ * An atomic step may store nothing and still succeed, for example after SCRIPT FLUSH, so the answer for every entry is
+ * checked before anything is acknowledged. `timeout` is in milliseconds: without it, BullMQ waits indefinitely for a
  * connection.
  */
 export function createLaneProducer(
@@ -83,17 +67,18 @@ export function createLaneProducer(
   }
 
   async function addOnce(shard: number, entries: LaneEntry[]): Promise<void> {
-    const { flow, replicas, clock } = shards[shard]!;
+    const { adder, replicas, clock } = shards[shard]!;
     if (!access.ready() || (own && own.status !== 'ready'))
       throw new QueueUnavailable('the queue is not connected');
     const timestamp = await clock.now();
-    const flows = entries.map(({ lane, id, envelope }) => ({
-      name: envelope.fence ? jobs.fence : jobs.envelope,
+    const added = entries.map(({ lane, id, envelope }) => ({
       queueName: laneName(lane),
-      data: encodeEnvelope(envelope),
+      id,
+      name: envelope.fence ? jobs.fence : jobs.envelope,
+      data: JSON.stringify(encodeEnvelope(envelope)),
       opts: { jobId: id, timestamp, ...OPTIONS },
     }));
-    const once = () => flow.addBulk(flows);
+    const once = async () => requireAllStored(await adder.add(added), added.length);
     const addAll = (): Promise<unknown> => (own ? addWhereTheLanesAre(own, once, timeout) : once());
     try {
       if (replicas) await withTimeout(timeout, replicas.caughtUp());
@@ -138,10 +123,10 @@ export function createLaneProducer(
     additions: shards.map(({ additions }) => additions),
     async ping() {
       if (own) await pingRedis(own, layout.shards);
-      await Promise.all(shards.map(({ flow }) => flow.waitUntilReady()));
+      await Promise.all(shards.map(({ adder }) => adder.waitUntilReady()));
     },
     async stop() {
-      for (const { flow } of shards) await flow.close();
+      for (const { adder } of shards) await adder.close();
       own?.disconnect();
     },
   };
@@ -156,63 +141,27 @@ interface Opening {
 
 /** Opens the producer of one shard. */
 function openShard(shard: number, { access, own, timeout }: Opening) {
-  const { layout, factory, replication } = access;
+  const { layout, replication } = access;
+  const redis = own ?? access.redis;
   const options = optionsOfLane(access, shard * layout.lanes);
   const additions = countAdditions({ shard, shards: layout.shards });
-  const waiting = own && { replicas: replication!.replicas, timeout, shard };
-  const replicas = waiting && waitForReplicas(own, waiting);
-  const execOf = (multi: ChainableCommander): Exec =>
-    additions.counted(multi, replicas ? replicas.replicated(multi) : multi.exec.bind(multi));
-  const make = (factory ?? createRedisBackend) as unknown as (...given: unknown[]) => FlowBackend;
-  const makeWrapped = (...given: unknown[]) => wrapped(make(...given), execOf);
-  const flow = new FlowProducer(
-    own ? { ...options, connection: own } : options,
-    makeWrapped as unknown as undefined,
-  );
-  flow.on('error', () => {});
-  const redis = own ?? access.redis;
+  const replicas = own && waitForReplicas(own, { replicas: replication!.replicas, timeout, shard });
+  const adder: ShardAdder = redis
+    ? openRedisAdder({ ...options, connection: redis }, { additions, replicas })
+    : openPostgresAdder(options);
   const clock = createServerClock(() =>
     redis ? readRedisClock(redis, shard) : readPostgresClock(queuePool(access)),
   );
-  return { flow, additions, replicas, clock };
+  return { adder, additions, replicas, clock };
 }
 
-/**
- * Wraps a BullMQ backend so that `execOf` sends each transaction of a flow, and a refused entry throws. The given
- * backend is not changed.
- * @param execOf returns the function that sends a transaction
- */
-function wrapped(backend: FlowBackend, execOf: (multi: ChainableCommander) => Exec): FlowBackend {
-  const addFlow = async (entries: FlowEntry[]) => {
-    // Redis stores the text of a job, which a checksum can cover. Postgres stores the values.
-    if (backend.addJobToTransaction) for (const { jobData } of entries) jobData.data = seal(jobData.data);
-    const answers = await inOneTransaction(backend, execOf).addFlow(entries);
-    for (let index = 0; index < entries.length; index++) {
-      const [error, id] = answers[index] ?? [new Error('no answer'), -1];
-      if (error) throw error;
-      if (typeof id === 'number' && id < 0) throw new Error(`refused with code ${id}`);
-    }
-    return answers;
-  };
-  // All other members are passed through, including members that BullMQ sets.
-  return new Proxy(backend, {
-    get: (target, name, self) => (name === 'addFlow' ? addFlow : Reflect.get(target, name, self)),
-  });
-}
-
-/**
- * A view of a backend for one flow, which has one transaction. On Postgres a flow is one statement and is sent
- * unchanged.
- */
-function inOneTransaction(backend: FlowBackend, execOf: (multi: ChainableCommander) => Exec): FlowBackend {
-  if (!backend.addJobToTransaction) return backend;
-  let isOurs = false;
-  const addJobToTransaction: FlowBackend['addJobToTransaction'] = (multi, ...given) => {
-    if (!isOurs) multi.exec = execOf(multi);
-    isOurs = true;
-    return backend.addJobToTransaction!(multi, ...given);
-  };
-  return Object.create(backend, { addJobToTransaction: { value: addJobToTransaction } });
+/** @throws the first error among the answers, also if the answer for a job is missing or an error code */
+function requireAllStored(answers: JobAnswer[], jobCount: number): void {
+  for (let index = 0; index < jobCount; index++) {
+    const [error, id] = answers[index] ?? [new Error('no answer'), -1];
+    if (error) throw error;
+    if (typeof id === 'number' && id < 0) throw new Error(`refused with code ${id}`);
+  }
 }
 
 function isScriptMissing(error: unknown): boolean {

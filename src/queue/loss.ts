@@ -8,7 +8,7 @@ import { type QueueLoss, type QueueState, rememberQueue } from '../store/install
 import { reportLoss } from '../store/queue-losses.ts';
 import { markOf, prefixOf } from './lanes.ts';
 import { movesVersionOf } from './moves.ts';
-import type { Exec, RedisClient } from './open-redis.ts';
+import type { RedisClient } from './open-redis.ts';
 
 /** Milliseconds for each answer of Redis. */
 const PATIENCE_MS = 2000;
@@ -149,9 +149,11 @@ export interface Additions {
 }
 
 /** Increments the count with each add. */
-interface AdditionCounter extends Additions {
-  /** @returns a function that sends the transaction through `exec` and increments the count in it */
-  counted(multi: ChainableCommander, exec: Exec): Exec;
+export interface AdditionCounter extends Additions {
+  /** Appends the commands that increment the count to an open transaction. */
+  appendTo(transaction: ChainableCommander): void;
+  /** @param results results of the appended commands, each with its error or null */
+  note(results: [error: Error | null, result: unknown][]): void;
 }
 
 /**
@@ -164,7 +166,7 @@ export function countAdditions({ shard, shards }: { shard: number; shards: numbe
   let moves: string | undefined;
   let listener = () => {};
 
-  function note(count: number): void {
+  function noteCount(count: number): void {
     if (count > highest) highest = count;
     else {
       fell = true;
@@ -172,25 +174,15 @@ export function countAdditions({ shard, shards }: { shard: number; shards: numbe
     }
   }
 
-  async function execCounted(multi: ChainableCommander, exec: Exec): ReturnType<Exec> {
-    if (shards > 1) multi.get(movesVersionOf(shard));
-    multi.incr(additionsOf(shard));
-    const answers = await exec();
-    const [error, count] = answers?.pop() ?? [];
-    if (shards > 1) moves = String(answers?.pop()?.[1] ?? '0');
-    if (!error && typeof count === 'number') note(count);
-    return answers;
-  }
-
   return {
-    counted(multi, exec) {
-      let isAgain = false;
-      // If a cluster redirects the transaction, ioredis calls this function again to send it unchanged.
-      return () => {
-        if (isAgain) return exec();
-        isAgain = true;
-        return execCounted(multi, exec);
-      };
+    appendTo(transaction) {
+      if (shards > 1) transaction.get(movesVersionOf(shard));
+      transaction.incr(additionsOf(shard));
+    },
+    note(results) {
+      const [error, count] = results.at(-1) ?? [];
+      if (shards > 1) moves = String(results.at(-2)?.[1] ?? '0');
+      if (!error && typeof count === 'number') noteCount(count);
     },
     movesSeen: () => moves,
     highest: () => highest,

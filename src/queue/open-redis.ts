@@ -1,13 +1,9 @@
-import type { ChainableCommander } from 'ioredis';
 import type { Config } from '../platform/config.ts';
 import { Cluster, Command, Redis } from './ioredis.ts';
 import { everyShard, markOf } from './lanes.ts';
 
 /** A client of one Redis, or of a Redis Cluster: both take the same commands. */
 export type RedisClient = Redis | Cluster;
-
-/** Sends a transaction and returns the answers to its commands. */
-export type Exec = ChainableCommander['exec'];
 
 /** The settings that contain the address of Redis. */
 export type RedisAddress = Pick<

@@ -2,7 +2,7 @@ import type { ChainableCommander } from 'ioredis';
 import { rest } from '../platform/poll.ts';
 import type { Redis } from './ioredis.ts';
 import { markOf } from './lanes.ts';
-import { type Exec, isCluster, type RedisClient, serverOf } from './open-redis.ts';
+import { isCluster, type RedisClient, serverOf } from './open-redis.ts';
 
 /** Replication that an acknowledgement waits for, in addition to the disk of the primary. */
 export interface Replication {
@@ -33,6 +33,11 @@ const ASK_DISKS_MS = 10_000;
 
 /** Adds in a row without enough disk confirmations after which disks are no longer required for a while. */
 const MAX_MISSED = 3;
+
+/** The answer to one command of a pipeline. */
+type Answer = [error: Error | null, result?: unknown];
+
+export type ReplicaWait = ReturnType<typeof waitForReplicas>;
 
 /**
  * Delays the answer to an add until enough replicas hold it. `WAIT` follows `EXEC` in the same pipeline, because it
@@ -65,7 +70,7 @@ export function waitForReplicas(
   }
 
   /** @param answer to `WAITAOF`: the number of servers and of replicas with the add on disk */
-  function noteDisks([error, counts]: [Error | null, unknown]): void {
+  function noteDisks([error, counts]: Answer): void {
     // After a failover the new primary may run an older version.
     if (error) {
       hasWaitAof = /unknown command/i.test(error.message) ? false : hasWaitAof;
@@ -94,37 +99,21 @@ export function waitForReplicas(
     }
   }
 
-  async function execAndWait(multi: ChainableCommander, send: Exec): ReturnType<Exec> {
-    // The first call of a transaction puts EXEC into the pipeline, the second one sends the whole pipeline.
-    void send.call(multi);
-    multi.call('WAIT', replicas, Math.ceil(timeout * SHARE_OF_TIMEOUT));
-    const disks = timeForDisks();
-    if (disks !== undefined) multi.call('WAITAOF', 0, replicas, disks);
-    const answers = (await send.call(multi)) ?? [];
-    const ofDisks = disks === undefined ? undefined : answers.pop();
-    const [error, results] = answers.at(-2) ?? [new Error('no answer')];
-    if (error) throw answers.find(([one]) => one && !/^EXECABORT/.test(one.message))?.[0] ?? error;
-    const [unwaited, held] = answers.at(-1) ?? [];
-    isBehind = Boolean(unwaited) || Number(held) < replicas;
-    if (unwaited) throw unwaited;
-    if (isBehind) throw new TooFewReplicas(Number(held), replicas);
-    if (ofDisks) noteDisks(ofDisks);
-    return (
-      (results as unknown[] | null)?.map((one) => (one instanceof Error ? [one, undefined] : [null, one])) ??
-      null
-    );
-  }
-
   return {
-    /** @returns a function that sends a transaction and waits for replicas */
-    replicated(multi: ChainableCommander): Exec {
-      const send: Exec = Object.getPrototypeOf(multi).exec;
-      let isAgain = false;
-      // After a lost connection, ioredis calls this function again to send the pipeline unchanged.
-      return () => {
-        if (isAgain) return send.call(multi);
-        isAgain = true;
-        return execAndWait(multi, send);
+    /**
+     * Appends the commands that wait for replicas to a pipeline, after the EXEC of its transaction.
+     * @returns a function that checks the answers to these commands
+     */
+    appendTo(pipeline: ChainableCommander): (answers: Answer[]) => void {
+      pipeline.call('WAIT', replicas, Math.ceil(timeout * SHARE_OF_TIMEOUT));
+      const disks = timeForDisks();
+      if (disks !== undefined) pipeline.call('WAITAOF', 0, replicas, disks);
+      return ([wait, ofDisks]) => {
+        const [error, held] = wait ?? [new Error('no answer')];
+        isBehind = Boolean(error) || !(Number(held) >= replicas);
+        if (error) throw error;
+        if (isBehind) throw new TooFewReplicas(Number(held) || 0, replicas);
+        if (ofDisks) noteDisks(ofDisks);
       };
     },
 

@@ -26,28 +26,15 @@ function createServer({
       return name === 'WAIT' ? 1 : waitAof()[1];
     },
   } as unknown as RedisClient;
-  class Multi {
-    isQueued = false;
-    call(...command: unknown[]) {
-      sent.push(command);
-    }
-    async exec(): Promise<Answer[] | undefined> {
-      if (!this.isQueued) {
-        this.isQueued = true;
-        return undefined;
-      }
-      const exec: Answer = [null, ['added']];
-      const wait: Answer = [null, 1];
-      return sent.at(-1)![0] === 'WAITAOF' ? [exec, wait, waitAof()] : [exec, wait];
-    }
-  }
+  const pipeline = { call: (...command: unknown[]) => sent.push(command) } as unknown as ChainableCommander;
   const waiting = waitForReplicas(redis, { replicas: 1, timeout: 700, shard: 0 });
   return {
     /** @returns the commands after the transaction */
     async add(): Promise<unknown[][]> {
       sent.length = 0;
       await waiting.caughtUp();
-      await waiting.replicated(new Multi() as unknown as ChainableCommander)();
+      const check = waiting.appendTo(pipeline);
+      check(sent.map(([name]) => (name === 'WAIT' ? [null, 1] : waitAof())));
       return [...sent];
     },
   };
