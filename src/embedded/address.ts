@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import path from 'node:path';
 import { keysOf } from '../integrations/source.ts';
 import type { Config } from '../platform/config.ts';
-import { withRequiredScram } from '../store/database.ts';
+import { withRequiredScram } from '../store/scram-connection.ts';
 
 /**
  * How clients reach the server: through a Unix socket in a private folder, or through a port of the loopback

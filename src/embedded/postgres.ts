@@ -17,7 +17,7 @@ import { promisify } from 'node:util';
 import { ConfigError } from '../platform/config.ts';
 import { makeFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { PostgresClient } from '../store/database.ts';
+import { PostgresClient } from '../store/postgres-client.ts';
 import {
   freePort,
   isPortTaken,

@@ -9,7 +9,7 @@ import { searchPath } from '../platform/environment.ts';
 import type { Log } from '../platform/log.ts';
 import { missingPackage } from '../platform/optional-package.ts';
 import { rest, until } from '../platform/poll.ts';
-import { PostgresClient } from '../store/database.ts';
+import { PostgresClient } from '../store/postgres-client.ts';
 import type { ServerUser } from './data-dir.ts';
 
 const MEGABYTE = 1_048_576;

@@ -8,8 +8,9 @@ import { migrateQueue } from '../queue/postgres-queue.ts';
 import { permissions } from '../schemas/permissions.ts';
 import { type Actor, auditIn } from '../store/audit.ts';
 import { describeApiKey, describeScimToken, newApiKey } from '../store/credentials.ts';
-import { type Database, PostgresClient, requireSession } from '../store/database.ts';
+import { type Database, requireSession } from '../store/database.ts';
 import { applyMigrations, type LockPatience } from '../store/migrations.ts';
+import { PostgresClient } from '../store/postgres-client.ts';
 
 /**
  * Advisory locks of Postgres. The numbers must differ from each other, from Prisma's lock (72707369) and from BullMQ's.

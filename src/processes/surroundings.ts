@@ -7,7 +7,8 @@ import { poll } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { allServers } from '../queue/open-redis.ts';
 import { type RedisHealth, readHealth } from '../queue/redis.ts';
-import type { Pool, PostgresClient } from '../store/database.ts';
+import type { Pool } from '../store/database.ts';
+import type { PostgresClient } from '../store/postgres-client.ts';
 
 /** Expiry of the certificate that a store presented when a connection was opened. */
 interface Certificate {

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import type { Config } from '../platform/config.ts';
-import { IDLE_TIMEOUT, PostgresClient, requireSession } from '../store/database.ts';
+import { IDLE_TIMEOUT, requireSession } from '../store/database.ts';
+import { PostgresClient } from '../store/postgres-client.ts';
 import { createPatientBackend, QUEUE_SCHEMA, type QueueAccess } from './bullmq-queues.ts';
 import type { LaneStore } from './lane-store.ts';
 import { openPostgresLanes } from './lane-store-postgres.ts';

@@ -1,6 +1,7 @@
 import { type Poller, poll, rest } from '../platform/poll.ts';
-import { beginWholeSession, type Pool, PostgresClient } from './database.ts';
+import { beginWholeSession, type Pool } from './database.ts';
 import { type SessionSettings, UnsupportedPooling } from './pooling.ts';
+import { PostgresClient } from './postgres-client.ts';
 
 /** An advisory lock. */
 export interface AdvisoryLock {

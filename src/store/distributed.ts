@@ -1,6 +1,6 @@
 import pg from 'pg';
-import { statementForWorkspace, type TransactionScope } from './one-workspace.ts';
 import type { SessionSettings } from './pooling.ts';
+import { PostgresClient } from './postgres-client.ts';
 
 /**
  * Detects a distributed Postgres (Citus) at the first connection of a pool, without a setting. On a
@@ -70,14 +70,14 @@ async function prepare(pool: pg.Pool, client: pg.PoolClient, session: SessionSet
   if (isDistributed === undefined) {
     // It is not known yet whether the tables are distributed: the pool closes this connection after one use
     // and checks the next one again.
-    (client as unknown as { _poolUseCount: number })._poolUseCount = Number.POSITIVE_INFINITY;
+    (client as unknown as PostgresClient).isSingleUse = true;
     return;
   }
   noteDistributed(pool, isDistributed);
   if (!isDistributed) return;
   await client.query(sessionStatement);
   noteDistributed(client, true);
-  rewriteForOneWorkspace(client, plannerOf(session));
+  (client as unknown as PostgresClient).distribute(plannerOf(session));
 }
 
 /**
@@ -93,12 +93,8 @@ function plannerOf(session: SessionSettings): string[] {
   );
 }
 
-/** State of the current transaction of a connection. */
-interface TransactionState extends TransactionScope {
-  lastValues: Map<string, string>;
-}
-
-const transactions = new WeakMap<object, TransactionState>();
+/** Returns the state of the current transaction; undefined on a single Postgres. */
+const scopeOf = (tx: pg.PoolClient) => (tx instanceof PostgresClient ? tx.scope : undefined);
 
 /** Sequences whose last values separate earlier rows from later ones. */
 const SEQUENCES = ['failure_places', 'subscription_history_id_seq', 'stream_log_id'];
@@ -110,7 +106,7 @@ const lastValuesStatement = `select ${SEQUENCES.map((name) => `pg_sequence_last_
  * them. Undefined on a single Postgres, where nothing has to be awaited.
  */
 export function readSequenceValues(tx: pg.PoolClient): Promise<void> | undefined {
-  const transaction = transactions.get(tx);
+  const transaction = scopeOf(tx);
   if (!transaction) return undefined;
   return tx.query<Record<string, string | null>>(lastValuesStatement, undefined).then(({ rows }) => {
     for (const name of SEQUENCES) transaction.lastValues.set(name, rows[0]![name] ?? '0');
@@ -125,67 +121,10 @@ const declareWorkspaceStatement =
  * inserts then go only to that workspace's shard, and it commits in one phase.
  */
 export async function declareWorkspace(tx: pg.PoolClient, workspaceId: string): Promise<void> {
-  const transaction = transactions.get(tx);
+  const transaction = scopeOf(tx);
   if (!transaction) return;
   await tx.query({ name: 'take-place', text: declareWorkspaceStatement, values: [workspaceId] });
   transaction.workspaceId = workspaceId;
-}
-
-/**
- * Matches statements that begin or end a transaction, after which the row in `workspace_places` may be gone.
- */
-const BOUND = /^\s*(?:begin|commit|rollback)\b(?!\s+to\b)/i;
-const BEGIN = /^\s*begin\b/i;
-const SETS = /^\s*set local\b/i;
-
-// biome-ignore lint/suspicious/noExplicitAny: `pg` accepts a text or an object, then values or a callback.
-type Query = (...given: any[]) => any;
-
-interface Statement {
-  name?: string;
-  text: string;
-  values?: unknown[];
-  submit?: unknown;
-}
-
-/**
- * Sends each statement in a message of its own. Citus propagates the whole message of a setting once for each
- * setting in it.
- */
-async function sendSeparately(query: Query, statements: string[]): Promise<unknown> {
-  const [first] = await Promise.all(statements.map((statement) => query(statement)));
-  return first;
-}
-
-/** Rewrites all later statements of a connection to their form for one workspace. */
-function rewriteForOneWorkspace(client: pg.PoolClient, planner: string[]): void {
-  const query = client.query.bind(client) as Query;
-  const transaction: TransactionState = { lastValues: new Map(), workspaceId: undefined };
-  transactions.set(client, transaction);
-  client.query = ((statement: string | Statement, ...given: unknown[]) => {
-    const [values] = given;
-    if (typeof statement === 'string') {
-      if (BOUND.test(statement)) transaction.workspaceId = undefined;
-      if (BEGIN.test(statement) || SETS.test(statement)) {
-        const settings = BEGIN.test(statement) ? planner : [];
-        return sendSeparately(query, [...statement.split(';'), ...settings]);
-      }
-      if (!Array.isArray(values)) return query(statement, ...given);
-      const rewritten = statementForWorkspace(statement, values, transaction);
-      return query(rewritten.text, rewritten.values, ...given.slice(1));
-    }
-    if (typeof statement.submit === 'function' || statement.text === undefined)
-      return query(statement, ...given);
-    const ownValues = statement.values ?? (Array.isArray(values) ? values : []);
-    const rest = Array.isArray(values) ? given.slice(1) : given;
-    const rewritten = statementForWorkspace(statement.text, ownValues, transaction);
-    // A name of a prepared statement must always have the same text.
-    const name = statement.name && rewritten.isDeclared ? `${statement.name}-in-place` : statement.name;
-    return query(
-      { ...statement, ...(name && { name }), text: rewritten.text, values: rewritten.values },
-      ...rest,
-    );
-  }) as typeof client.query;
 }
 
 /** Returns whether a checked-out connection belongs to a distributed Postgres, without a query. */

@@ -1,14 +1,8 @@
 import { PrismaPg } from '@prisma/adapter-pg';
 import { PrismaClient } from '../generated/prisma/client.ts';
-import {
-  type Database,
-  IDLE_TIMEOUT,
-  openPool,
-  PATIENCE,
-  type PoolOptions,
-  PostgresClient,
-} from './database.ts';
+import { type Database, IDLE_TIMEOUT, openPool, type PoolOptions } from './database.ts';
 import { ROW_CONNECTIONS } from './pool-sizes.ts';
+import { PATIENCE, PostgresClient } from './postgres-client.ts';
 
 /**
  * Opens pool and Prisma client. Both connect with the first statement. In a file of its own, because Prisma

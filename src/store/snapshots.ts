@@ -1,6 +1,7 @@
 import type { ClockState } from '../platform/clock.ts';
 import { controlFunctions } from './control-functions.ts';
-import { type Pool, PostgresClient } from './database.ts';
+import type { Pool } from './database.ts';
+import { PostgresClient } from './postgres-client.ts';
 
 /** Name of the snapshot that holds the first workspace and its credentials, and no user. */
 export const EMPTY_SNAPSHOT = 'empty';

@@ -1,8 +1,9 @@
 import { PrismaPg } from '@prisma/adapter-pg';
 import pg from 'pg';
 import { PrismaClient } from '../generated/prisma/client.ts';
-import { type Database, type Pool, PostgresClient } from './database.ts';
+import type { Database, Pool } from './database.ts';
 import { boundOf } from './pooling.ts';
+import { PostgresClient } from './postgres-client.ts';
 
 /** Number of connections that read. Another connection holds the snapshot. */
 const CONNECTIONS = 2;
@@ -15,10 +16,10 @@ class SnapshotClient extends PostgresClient {
   }
 
   // biome-ignore lint/suspicious/noExplicitAny: `pg` accepts a text or an object, then values or a callback.
-  override query(statement: any, values?: any, done?: any): any {
+  override query(statement: any, ...given: any[]): any {
     const text: unknown = typeof statement === 'string' ? statement : statement?.text;
-    if (typeof text === 'string' && boundOf(text)) return super.query('select', values, done);
-    return super.query(statement, values, done);
+    if (typeof text === 'string' && boundOf(text)) return super.query('select', ...given);
+    return super.query(statement, ...given);
   }
 }
 

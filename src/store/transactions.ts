@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
-import { tracing } from '../platform/tracing.ts';
-import { type Connection, type Pool, workFor } from './database.ts';
+import { type Span, tracing } from '../platform/tracing.ts';
+import type { Connection, Pool } from './database.ts';
 import { isForeignSession, isStalePlan } from './error-cause.ts';
+import { PostgresClient } from './postgres-client.ts';
 
 /** Timeouts in milliseconds of a transaction's statements and of their lock waits. */
 export interface Limits {
@@ -33,7 +34,7 @@ export async function inTransaction<T>(
 ): Promise<T> {
   const span = tracing?.recording();
   const tx = await pool.connect();
-  if (span) workFor(tx, span);
+  if (span) assignTo(tx, span);
   let broken: Error | undefined;
   // A checked-out connection has no other error listener, and an unhandled error would end the process.
   const onError = (error: Error) => {
@@ -61,9 +62,14 @@ export async function inTransaction<T>(
   } finally {
     forget?.();
     tx.off('error', onError);
-    if (span) workFor(tx, undefined);
+    if (span) assignTo(tx, undefined);
     tx.release(broken);
   }
+}
+
+/** Assigns the statements of a connection to a span until it is called again; undefined removes the assignment. */
+function assignTo(tx: Connection, span: Span | undefined): void {
+  if (tx instanceof PostgresClient) tx.parentSpan = span;
 }
 
 /** Ends a connection that stays silent for longer than its statements may take. @returns how to stop that */

@@ -13,7 +13,7 @@ import { keys } from '../../src/resources/keys.ts';
 import { workspaces } from '../../src/resources/workspaces.ts';
 import { findNamed, findTeams } from '../../src/store/accounts.ts';
 import { auditAccountIn, inTime } from '../../src/store/audit.ts';
-import { PostgresClient } from '../../src/store/database.ts';
+import { PostgresClient } from '../../src/store/postgres-client.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';
 import { listSegments } from '../../src/store/segments.ts';
 import { createAccount } from '../setup/access.ts';

@@ -5,7 +5,7 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded
 import { findBinaries } from '../../src/embedded/server.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { keepPostgresRunning } from '../../src/start/postgres.ts';
-import { PostgresClient } from '../../src/store/database.ts';
+import { PostgresClient } from '../../src/store/postgres-client.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 
 const log = createLog('test', 'silent');

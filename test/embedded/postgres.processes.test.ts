@@ -12,7 +12,7 @@ import {
 } from '../../src/embedded/postgres.ts';
 import { findBinaries } from '../../src/embedded/server.ts';
 import { createLog } from '../../src/platform/log.ts';
-import { PostgresClient } from '../../src/store/database.ts';
+import { PostgresClient } from '../../src/store/postgres-client.ts';
 import { temporaryFolder, useMadeCluster, waitUntil } from '../setup/fixtures.ts';
 
 const log = createLog('test', 'silent');

@@ -1,7 +1,11 @@
 import pg from 'pg';
-import { describe, expect, inject, test } from 'vitest';
-import { PostgresClient, withRequiredScram } from '../../src/store/database.ts';
+import { describe, expect, inject, onTestFinished, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { declareWorkspace, readSequenceValues } from '../../src/store/distributed.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
+import { PostgresClient } from '../../src/store/postgres-client.ts';
+import { withRequiredScram } from '../../src/store/scram-connection.ts';
+import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { startImpostor, tricks } from '../setup/impostor.ts';
 
 const SECRET = 'correct-horse-battery-staple';
@@ -42,10 +46,76 @@ describe('an address with require_auth=scram-sha-256', () => {
     await pool.end();
   });
 
+  test('a server that has to use TLS receives only the request for TLS until it agrees', async () => {
+    const { port, heard } = await startImpostor([() => Buffer.from('N')]);
+    const url = `postgresql://penstock:${SECRET}@127.0.0.1:${port}/penstock?sslmode=no-verify`;
+    const client = new PostgresClient({ connectionString: withRequiredScram(url) });
+    await expect(client.connect()).rejects.toThrow('The server does not support SSL connections');
+    expect(heard()).toBe('\0\0\0\b\u0004\u00d2\u0016/');
+  });
+
   test('a wrong password is still reported by the server', async () => {
     const url = new URL(inject('postgresUrl'));
     url.password = 'guess';
     const client = new PostgresClient({ connectionString: withRequiredScram(url.href) });
     await expect(client.connect()).rejects.toThrow('password authentication failed');
+  });
+});
+
+/** A set of addresses whose workspaces have no user. */
+const strangers = `
+  select given.email
+  from unnest($1::uuid[], $2::text[]) as given (workspace_id, email)
+  where not exists (select from profiles where profiles.workspace_id = given.workspace_id)`;
+
+describe('a client of a distributed Postgres', () => {
+  async function connect(): Promise<pg.PoolClient> {
+    const client = new PostgresClient({ connectionString: (await createDatabaseOfOne()).url });
+    await client.connect();
+    onTestFinished(() => client.end());
+    client.distribute(['set local enable_seqscan = off']);
+    return client as unknown as pg.PoolClient;
+  }
+
+  test('sends a set in its form for one workspace, with values, in an object, and with a callback', async () => {
+    const client = await connect();
+    const values = [[newId()], ['ada@example.com']];
+    const rows = [{ email: 'ada@example.com' }];
+    const byCallback = new Promise((resolve, reject) =>
+      client.query(strangers, values, (error, result) => (error ? reject(error) : resolve(result))),
+    );
+    expect(await client.query(strangers, values)).toMatchObject({ rows });
+    expect(await client.query({ name: 'strangers', text: strangers, values })).toMatchObject({ rows });
+    expect(await byCallback).toMatchObject({ rows });
+    const two = [
+      [newId(), newId()],
+      ['ada@example.com', 'bob@example.com'],
+    ];
+    expect(() => client.query(strangers, two)).toThrow('a statement for one workspace is given 2');
+  });
+
+  test('sets the planner in each transaction only', async () => {
+    const client = await connect();
+    const setting = async () => (await client.query('show enable_seqscan')).rows[0].enable_seqscan;
+    await client.query("begin; set local statement_timeout = '3s'");
+    expect(await setting()).toBe('off');
+    expect((await client.query('show statement_timeout')).rows).toEqual([{ statement_timeout: '3s' }]);
+    await client.query('commit');
+    expect(await setting()).toBe('on');
+  });
+
+  test('knows the workspace that a transaction has declared until the transaction ends', async () => {
+    const client = await connect();
+    const { scope } = client as unknown as PostgresClient;
+    const workspaceId = newId();
+    // Only a distributed Postgres has this table.
+    await client.query('create temporary table workspace_places (workspace_id uuid primary key)');
+    await client.query('begin');
+    await declareWorkspace(client, workspaceId);
+    await readSequenceValues(client);
+    expect(scope?.workspaceId).toBe(workspaceId);
+    expect(scope?.lastValues.get('failure_places')).toMatch(/^\d+$/);
+    await client.query('rollback');
+    expect(scope?.workspaceId).toBeUndefined();
   });
 });

@@ -8,7 +8,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { startTracing, stopTracing, traceRequests, tracing } from '../../src/platform/tracing.ts';
 import { MAX_LINKS, traceFlush, traceTransaction } from '../../src/queue/spans.ts';
 import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
-import { PostgresClient } from '../../src/store/database.ts';
+import { PostgresClient } from '../../src/store/postgres-client.ts';
 import { open } from '../../workers/batch/open.ts';
 import { type Collector, startCollector, traceTo } from '../setup/collector.ts';
 

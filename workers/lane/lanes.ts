@@ -7,7 +7,7 @@ import { layoutOf } from '../../src/queue/lanes.ts';
 import { keepAnswering } from '../../src/queue/redis.ts';
 import { READS } from '../../src/queue/wire.ts';
 import { holdSession } from '../../src/store/connections.ts';
-import type { PostgresClient } from '../../src/store/database.ts';
+import type { PostgresClient } from '../../src/store/postgres-client.ts';
 import type { HeldLane } from '../../src/store/processes.ts';
 import { type LaneContext, LaneWorker } from './lane-worker.ts';
 import type { Scheduler } from './scheduler.ts';

@@ -61,7 +61,7 @@ const apart: Record<string, string> = {
   'stale-database.ts SnapshotClient': 'passes on the statements of its callers, and sets the snapshot',
   'stale-database.ts openStaleDatabase': 'exports a snapshot, for penstock dev alone',
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',
-  'database.ts PostgresClient': 'passes on the statements of its callers, and sets the session',
+  'postgres-client.ts PostgresClient': 'passes on the statements of its callers, and sets the session',
   'pooling.ts sharesServers': 'looks for a connection pooler, and reads no table',
   'pooling.ts backendOf': 'looks for a connection pooler, and reads no table',
   'pooling.ts keepsNames': 'looks for a connection pooler, and reads the catalog',
