@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
 import { stderr, stdout } from 'node:process';
-import { type LoggerOptions, pino, stdTimeFunctions } from 'pino';
+import { type DestinationStream, type LoggerOptions, pino, stdTimeFunctions } from 'pino';
 import { isoTime } from './format.ts';
 import { tracing } from './tracing.ts';
 
@@ -53,27 +53,35 @@ export function createLog(
   const isReadable = format === 'readable' || (format === 'auto' && terminal.isTTY);
   // Lines for a terminal are never buffered.
   const gathers = (name === 'web' || name === 'worker') && !isReadable && to === 1;
-  const destination = pino.destination(
-    gathers
-      ? { dest: 1, sync: false, minLength: BUFFER, periodicFlush: FLUSH_INTERVAL }
-      : { dest: to, sync: true },
-  );
-  if (gathers) endWithReader(destination);
-  return pino(
-    {
-      level,
-      base: { process: name, pid: process.pid, ...(id && { instance: id }) },
-      timestamp: stdTimeFunctions.isoTime,
-      redact: { paths: redacted, censor: '[redacted]' },
-      serializers: { err: describe },
-      ...(WATCHES_STORES.has(name) && { hooks: { logMethod: demoteStoreAway } }),
-      // Adds trace and span ids, so that a line and its trace can be matched.
-      ...(tracing && { mixin: tracing.ids }),
-    },
-    isReadable
-      ? { write: (line) => destination.write(readableLine(line, hasColours(terminal))) }
-      : destination,
-  );
+  const destination = gathers ? new BufferedOutput() : pino.destination({ dest: to, sync: true });
+  const stream: DestinationStream = isReadable
+    ? { write: (line) => void destination.write(readableLine(line, hasColours(terminal))) }
+    : destination;
+  return createLogInto(stream, {
+    level,
+    base: { process: name, pid: process.pid, ...(id && { instance: id }) },
+    redact: { paths: redacted, censor: '[redacted]' },
+    serializers: { err: describe },
+    ...(WATCHES_STORES.has(name) && { hooks: { logMethod: demoteStoreAway } }),
+    // Adds trace and span ids, so that a line and its trace can be matched.
+    ...(tracing && { mixin: tracing.ids }),
+  });
+}
+
+/** Where `writeLine` writes the lines of a logger, and the members with which each of them begins, as JSON. */
+interface PlainLines {
+  stream: DestinationStream;
+  base: string;
+}
+
+/** Loggers without a mixin. A mixin adds members to each line. */
+const plainLines = new WeakMap<object, PlainLines>();
+
+/** Creates a logger that writes its lines to a stream. */
+export function createLogInto(stream: DestinationStream, options: LoggerOptions & { base: object }) {
+  const log = pino({ timestamp: stdTimeFunctions.isoTime, ...options }, stream);
+  if (!options.mixin) plainLines.set(log, { stream, base: JSON.stringify(options.base).slice(1, -1) });
+  return log;
 }
 
 /** Members of a line whose values are only numbers and ids. Undefined members are omitted. */
@@ -88,23 +96,19 @@ export function writeLine(
   fields: LineFields,
   { level, message }: { level: 'info' | 'warn'; message: string },
 ): void {
-  const inner = log as unknown as Record<symbol, unknown>;
-  const stream = inner[streamSym!] as { write(line: string): unknown } | undefined;
-  // A mixin adds members, so such lines use the full logger.
-  if (!stream || inner[mixinSym!]) {
+  const plain = plainLines.get(log);
+  if (!plain) {
     log[level](fields, message);
     return;
   }
   if (!log.isLevelEnabled(level)) return;
-  let line = `{"level":${log.levels.values[level]},"time":"${isoTime(Date.now())}"${inner[chindingsSym!]}`;
+  let line = `{"level":${log.levels.values[level]},"time":"${isoTime(Date.now())}",${plain.base}`;
   for (const name in fields) {
     const value = fields[name];
     if (value !== undefined) line += `,"${name}":${JSON.stringify(value)}`;
   }
-  stream.write(`${line},"msg":"${message}"}\n`);
+  plain.stream.write(`${line},"msg":"${message}"}\n`);
 }
-
-const { streamSym, chindingsSym, mixinSym } = pino.symbols as unknown as Record<string, symbol>;
 
 /** Returns whether a terminal shows colours. Node checks its capabilities and NO_COLOR. */
 function hasColours(terminal: typeof stdout | typeof stderr): boolean {
@@ -112,20 +116,46 @@ function hasColours(terminal: typeof stdout | typeof stderr): boolean {
 }
 
 /**
- * Discards the last lines when their reader has ended, for example when `npm start` was killed: sonic-boom
- * would try to write them at exit indefinitely. The write of zero bytes fails on the socket that `npm start`
- * gives its processes if the reader has gone.
+ * Standard output with a buffer. Discards the last lines when their reader has ended, for example when `npm start` was
+ * killed: sonic-boom would try to write them at exit indefinitely.
  */
-function endWithReader(destination: ReturnType<typeof pino.destination>): void {
-  const flushSync = destination.flushSync.bind(destination);
-  destination.flushSync = () => {
-    try {
-      writeSync(1, new Uint8Array(0));
-    } catch {
-      return;
-    }
-    flushSync();
-  };
+class BufferedOutput implements DestinationStream {
+  readonly #destination = pino.destination({
+    ...{ dest: 1, sync: false, minLength: BUFFER, periodicFlush: FLUSH_INTERVAL },
+  });
+
+  #isDestroyed = false;
+
+  constructor() {
+    // Runs before the listener with which pino writes the buffer.
+    process.prependListener('exit', () => {
+      if (isOutputRead()) return;
+      this.#isDestroyed = true;
+      this.#destination.destroy();
+    });
+  }
+
+  write(line: string): void {
+    if (!this.#isDestroyed) this.#destination.write(line);
+  }
+
+  /** Writes the buffer. pino calls this after each line with the level `fatal`. */
+  flushSync(): void {
+    if (!this.#isDestroyed && isOutputRead()) this.#destination.flushSync();
+  }
+}
+
+/**
+ * Returns whether standard output has a reader. A write of zero bytes fails on the socket that `npm start` gives its
+ * processes if the reader has gone.
+ */
+function isOutputRead(): boolean {
+  try {
+    writeSync(1, new Uint8Array(0));
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /**

@@ -1,13 +1,12 @@
-import { pino, stdTimeFunctions } from 'pino';
 import { expect, test, vi } from 'vitest';
 import { isoTime } from '../../src/platform/format.ts';
-import { type LineFields, type Log, writeLine } from '../../src/platform/log.ts';
+import { createLogInto, type LineFields, type Log, writeLine } from '../../src/platform/log.ts';
 
 function logInto(lines: string[], options: object = {}): Log {
-  return pino(
-    { level: 'info', base: { process: 'web' }, timestamp: stdTimeFunctions.isoTime, ...options },
+  return createLogInto(
     { write: (line: string) => lines.push(line) },
-  ) as unknown as Log;
+    { level: 'info', base: { process: 'web' }, ...options },
+  );
 }
 
 test.each<LineFields>([
