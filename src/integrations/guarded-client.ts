@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
@@ -37,13 +38,6 @@ const BATCH_BYTES = 8_388_608;
 
 export type Row = (string | null)[];
 
-/** The parts of pg's connection that are used; pg has no types for them. */
-interface Connection {
-  stream: Duplex;
-  attachListeners(stream: Duplex): void;
-  on(event: string, listener: () => void): void;
-}
-
 type ClientOptions = { reach: Reach; patience: TimeLimits };
 
 /**
@@ -56,35 +50,39 @@ export function createClient(
   { reach, patience }: ClientOptions,
 ): pg.Client {
   const { host, port, database, tls } = definition;
-  const client = new pg.Client({
-    host,
-    port,
-    database,
-    ...credentials,
-    ssl: tls === 'off' ? false : { rejectUnauthorized: tls === 'verified' },
-    connectionTimeoutMillis: patience.connect,
-    keepAlive: true,
-    application_name: 'penstock',
-    stream: () => new ReachingSocket(reach),
+  const ssl = tls === 'off' ? false : { rejectUnauthorized: tls === 'verified' };
+  const connection = new GuardedConnection({
+    ...{ ssl, keepAlive: true, stream: () => new ReachingSocket(reach) },
   });
-  guard(client);
-  return client;
+  return new pg.Client({
+    ...{ host, port, database, ...credentials, ssl, connection },
+    connectionTimeoutMillis: patience.connect,
+    application_name: 'penstock',
+  } as pg.ClientConfig);
 }
 
-/** Checks the data of the server before pg parses it, and catches the errors that pg throws. */
-function guard(client: pg.Client): void {
-  const connection = connectionOf(client);
-  let between = 0;
-  const read = () => {
-    between = 0;
-  };
-  connection.on('dataRow', read);
-  connection.on('readyForQuery', read);
-  const attach = connection.attachListeners.bind(connection);
-  connection.attachListeners = (stream) => {
-    attach(stream);
-    const [parse] = stream.listeners('data').slice(-1) as [(chunk: Buffer) => void];
-    stream.removeListener('data', parse);
+/** The connection of `pg` with its method that starts to parse a stream, which the types of `pg` omit. */
+const ParsingConnection = pg.Connection as unknown as new (
+  config: pg.ConnectionConfig,
+) => pg.Connection & { attachListeners(stream: EventEmitter): void };
+
+/** Checks the data of the server before `pg` parses it, and catches the errors that `pg` throws. */
+class GuardedConnection extends ParsingConnection {
+  /** Bytes since the last row or the last end of a statement. */
+  #between = 0;
+
+  constructor(config: pg.ConnectionConfig) {
+    super(config);
+    const read = () => {
+      this.#between = 0;
+    };
+    this.on('dataRow', read);
+    this.on('readyForQuery', read);
+  }
+
+  override attachListeners(stream: Duplex): void {
+    const checked = new EventEmitter();
+    super.attachListeners(checked);
     const requireShort = createFraming();
     let spent = 0;
     let resting = false;
@@ -94,13 +92,13 @@ function guard(client: pg.Client): void {
       if (!held.has(stream)) stream.resume();
     };
     stream.on('data', (chunk: Buffer) => {
-      between += chunk.length;
+      this.#between += chunk.length;
       const started = performance.now();
       try {
         requireShort(chunk);
-        parse(chunk);
-        if (between > MAX_BYTES_BETWEEN_ROWS)
-          throw new SourceError('failed', `the server sent ${between} bytes without a row or an end`);
+        checked.emit('data', chunk);
+        if (this.#between > MAX_BYTES_BETWEEN_ROWS)
+          throw new SourceError('failed', `the server sent ${this.#between} bytes without a row or an end`);
       } catch (error) {
         const violation = `the server does not speak the protocol of Postgres (${(error as Error).message})`;
         stream.destroy(
@@ -114,7 +112,7 @@ function guard(client: pg.Client): void {
       stream.pause();
       setImmediate(rest);
     });
-  };
+  }
 }
 
 /** Streams that are paused until their rows have been consumed. */
@@ -147,10 +145,6 @@ function createFraming(): (chunk: Buffer) => void {
   };
 }
 
-function connectionOf(client: pg.Client): Connection {
-  return (client as unknown as { connection: Connection }).connection;
-}
-
 /**
  * A socket that connects to no refused address. `connect` never throws: `pg` listens for errors only after it
  * has called `connect`, so an error thrown there would leave a socket without a listener.
@@ -180,7 +174,7 @@ class ReachingSocket extends Socket {
 /** Closes the connection, and destroys it if the server does not respond in time. */
 export async function endClient(client: pg.Client, { end }: TimeLimits): Promise<void> {
   await withTimeout(end, client.end()).catch(() => {});
-  connectionOf(client).stream.destroy();
+  client.connection.stream.destroy();
 }
 
 export interface QueryLimits {
@@ -209,7 +203,7 @@ export async function* streamQuery(
   text: string,
   limits: QueryLimits,
 ): AsyncGenerator<Row[], QueryResult> {
-  const { stream } = connectionOf(client);
+  const { stream } = client.connection;
   const query = new pg.Query({ text, rowMode: 'array', types: asTexts } as pg.QueryConfig);
   let rows: Row[] = [];
   let [count, bytes, waited] = [0, 0, 0];
