@@ -70,9 +70,11 @@ class WithoutReasons extends BullMQAdapter {
   }
 }
 
-function withoutReason<Shown extends { toJSON(): object }>(job: Shown): Shown {
-  const whole = job.toJSON.bind(job);
-  job.toJSON = () => ({ ...whole(), failedReason: undefined, stacktrace: [] });
+function withoutReason<Shown extends { failedReason: string; stacktrace: string[] | null }>(
+  job: Shown,
+): Shown {
+  delete (job as Partial<Shown>).failedReason;
+  job.stacktrace = [];
   return job;
 }
 
@@ -139,11 +141,15 @@ export function createQueueBoard(
     const Adapter = whole ? BullMQAdapter : WithoutReasons;
     const adapterOf = (queue: Queue, about: { displayName: string; description: string }) =>
       new Adapter(queue, { ...about, readOnlyMode: true });
-    const server = new ExpressAdapter();
+    const server = new LossAdapter();
     server.setBasePath(QUEUES_PATH);
     const router = server.getRouter() as Express;
     router.disable('x-powered-by');
-    showLoss(server, router, loss);
+    router.use((_request, _response, next) => {
+      const currentLoss = loss();
+      server.showLoss(currentLoss && describeLoss(currentLoss));
+      next();
+    });
     const letters = adapterOf(deadLetters, {
       displayName: 'Dead letters',
       description:
@@ -192,22 +198,24 @@ export function createQueueBoard(
   };
 }
 
+type UiConfig = Parameters<ExpressAdapter['setUIConfig']>[0];
+
 /**
- * Adds the current data loss to each page. Bull Board takes its settings only once, so they are set again per request.
+ * Bull Board's adapter for Express, with the current data loss on each page. Bull Board takes its settings only once, so
+ * they are set again per request.
  */
-function showLoss(server: ExpressAdapter, router: Express, loss: () => QueueLoss | undefined): void {
-  const setUIConfig = server.setUIConfig.bind(server);
-  let settings: Parameters<typeof setUIConfig>[0] = {};
-  server.setUIConfig = (given) => {
-    settings = given ?? {};
-    return setUIConfig(given);
-  };
-  router.use((_request, _response, next) => {
-    const currentLoss = loss();
-    const label = currentLoss && describeLoss(currentLoss);
-    setUIConfig(label ? { ...settings, environment: { label, ...ALARM } } : settings);
-    next();
-  });
+class LossAdapter extends ExpressAdapter {
+  #settings: UiConfig = {};
+
+  override setUIConfig(settings: UiConfig = {}) {
+    this.#settings = settings;
+    return super.setUIConfig(settings);
+  }
+
+  /** @param label text at the top of each page; undefined: no text */
+  showLoss(label: string | undefined): void {
+    super.setUIConfig(label ? { ...this.#settings, environment: { label, ...ALARM } } : this.#settings);
+  }
 }
 
 /** Rejects every change. Bull Board does this for a read-only queue, but not for actions on all queues. */
