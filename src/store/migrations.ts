@@ -3,7 +3,11 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { PrismaPg } from '@prisma/adapter-pg';
-import { bindMigrationAwareSqlAdapterFactory } from '@prisma/driver-adapter-utils';
+import {
+  bindMigrationAwareSqlAdapterFactory,
+  type SqlDriverAdapter,
+  type SqlMigrationAwareDriverAdapterFactory,
+} from '@prisma/driver-adapter-utils';
 import * as engineModule from '@prisma/schema-engine-wasm/schema_engine_bg';
 import type pg from 'pg';
 import { openOnce } from '../platform/concurrency.ts';
@@ -134,28 +138,46 @@ async function applyOnce(
  * Sends a migration script to Postgres as a whole. Prisma's adapter splits scripts at every semicolon, even
  * in comments and function bodies.
  */
-class WholeScripts extends PrismaPg {
+class WholeScripts implements SqlMigrationAwareDriverAdapterFactory {
+  readonly provider = 'postgres';
+  readonly adapterName: string;
   failed: { script: string; error: unknown } | undefined;
 
-  private readonly pool: pg.Pool;
+  readonly #pool: pg.Pool;
+  readonly #factory: PrismaPg;
 
   constructor(pool: pg.Pool) {
-    super(pool);
-    this.pool = pool;
+    this.#pool = pool;
+    this.#factory = new PrismaPg(pool);
+    this.adapterName = this.#factory.adapterName;
   }
 
-  override async connect() {
-    const adapter = await super.connect();
-    adapter.executeScript = async (script) => {
-      try {
-        for (const statement of (await isDistributed(this.pool)) ? splitScript(script) : [script])
-          await this.pool.query(statement);
-      } catch (error) {
-        this.failed ??= { script, error };
-        throw error;
-      }
+  async connect(): Promise<SqlDriverAdapter> {
+    const adapter = await this.#factory.connect();
+    return {
+      provider: adapter.provider,
+      adapterName: adapter.adapterName,
+      queryRaw: (query) => adapter.queryRaw(query),
+      executeRaw: (query) => adapter.executeRaw(query),
+      executeScript: (script) => this.#sendWhole(script),
+      startTransaction: (isolationLevel) => adapter.startTransaction(isolationLevel),
+      getConnectionInfo: () => adapter.getConnectionInfo(),
+      dispose: () => adapter.dispose(),
     };
-    return adapter;
+  }
+
+  connectToShadowDb(): Promise<SqlDriverAdapter> {
+    return this.#factory.connectToShadowDb();
+  }
+
+  async #sendWhole(script: string): Promise<void> {
+    try {
+      for (const statement of (await isDistributed(this.#pool)) ? splitScript(script) : [script])
+        await this.#pool.query(statement);
+    } catch (error) {
+      this.failed ??= { script, error };
+      throw error;
+    }
   }
 }
 
