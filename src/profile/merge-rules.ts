@@ -7,8 +7,9 @@ import { columnsWith } from './standard-columns.ts';
  * - `sum`, `earliest`, `latest`: computed from both values
  * - `newest`: the later of two time stamps that Penstock has set
  * - `stay`: the kept profile's value, even if it is empty
+ * - `join`: the entries of both values
  */
-export type MergeRule = 'keep' | 'sum' | 'earliest' | 'latest' | 'newest' | 'stay';
+export type MergeRule = 'keep' | 'sum' | 'earliest' | 'latest' | 'newest' | 'stay' | 'join';
 
 /**
  * The rules of /users/merge and /users/identify, by table and column. The worker moves email and phone, together with
@@ -26,6 +27,7 @@ export const mergeRules = {
     email_subscribe: 'stay',
     push_subscribe: 'stay',
     created_at: 'stay',
+    attribute_changes: 'join',
   },
   event_summaries: { first: 'earliest', last: 'latest', count: 'sum', updated_at: 'newest' },
   purchase_summaries: {

@@ -53,6 +53,9 @@ export function keyValues(keys: ProfileKey[]): Buffer[] {
   return [uuidArray(keys, (key) => key.workspaceId), uuidArray(keys, (key) => key.id)];
 }
 
+/** Maximum characters of joined entries, so that many merges do not make a long text. */
+const JOINED_CHARACTERS = 1024;
+
 /** The two rows of a merge, as table names or aliases. */
 interface MergedRows {
   /** The row that is kept. */
@@ -78,6 +81,9 @@ function mergedColumn(
     case 'latest':
     case 'newest':
       return `greatest(${own}, ${other})`;
+    case 'join':
+      // An incomplete entry at the end of the first value is removed.
+      return `nullif(left(concat(regexp_replace(${own}, '[^\\x1e]*$', ''), ${other}), ${JOINED_CHARACTERS}), '')`;
   }
 }
 

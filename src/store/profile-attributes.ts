@@ -1,6 +1,7 @@
+import { BETWEEN, END, MAX_NAMES_CHARACTERS } from '../profile/attribute-changes.ts';
 import type { Json, JsonText } from '../profile/json.ts';
 import { jsonArray, laterArray, textArray, uuidArray } from './arrays.ts';
-import { jsonColumn, uuidColumn } from './columns.ts';
+import { jsonColumn, textColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import { type MergePair, pairsTable, pairValues } from './merges.ts';
 
@@ -15,6 +16,8 @@ export interface CustomAttributesUpdate {
   unset: readonly string[];
   /** Position in the batch of the last object that changed the profile. */
   ordinal: number;
+  /** Beginning of the entry in `attribute_changes`; undefined if no object of the batch has attributes of it. */
+  stamp: string | undefined;
 }
 
 /** Maximum number of names that are compared with each attribute. */
@@ -37,15 +40,75 @@ export const mergedCustomAttributes = `
         where not changed.unset ? attributes.key)
     end`;
 
+/** Bytes of stored attributes up to which looking up some of them costs less than unpacking all of them first. */
+const SMALL_BYTES = 2000;
+
+/** SQL literals of the separators. */
+export const [between, end] = [BETWEEN, END].map((one) => `chr(${one.charCodeAt(0)})`) as [string, string];
+
+/**
+ * SQL of the names in `set` whose value as text differs from the attribute of the same name. Comparing text costs less than
+ * comparing jsonb.
+ */
+const differing = (attributes: string) => `
+          select named.name
+          from (select jsonb_object_keys(changed.set) as name) as named
+          where ${attributes} ->> named.name is distinct from changed.set ->> named.name`;
+
+/**
+ * SQL of the names of the custom attributes that a change gives another value, or removes. Null without any change. If only
+ * the type of values changes, as from 1 to "1", all names in `set` are returned.
+ */
+export const changedCustomNames = `
+      case
+        when changed.set is null then null
+        when changed.unset is null and pg_column_size(profiles.custom_attributes) <= ${SMALL_BYTES} then coalesce(
+          nullif(array_to_string(array(${differing('profiles.custom_attributes')}), ${between}), ''),
+          case when not profiles.custom_attributes @> changed.set then
+            array_to_string(array(select jsonb_object_keys(changed.set)), ${between}) end)
+        else (
+          select string_agg(named.name, ${between})
+          from (select profiles.custom_attributes || '{}'::jsonb as attributes offset 0) as unpacked
+          cross join lateral (
+            select given.name
+            from jsonb_object_keys(changed.set) as given (name)
+            where unpacked.attributes -> given.name is distinct from changed.set -> given.name
+            union all
+            select removed.name
+            from jsonb_array_elements_text(case jsonb_typeof(changed.unset) when 'array' then changed.unset end)
+              as removed (name)
+            where unpacked.attributes ? removed.name
+            union all
+            select removed.name
+            from jsonb_object_keys(case jsonb_typeof(changed.unset) when 'object' then changed.unset end) as removed (name)
+            where unpacked.attributes ? removed.name
+          ) as named
+        )
+      end`;
+
+/** Characters from which old entries are removed, and the characters that remain then. */
+const LONG_CHANGES = 512;
+const KEPT_CHANGES = 384;
+
+/** SQL of the new `attribute_changes`. Without changed names or without a stamp, it stays as it is. */
+export const notedChanges = (names: string) => `
+    coalesce(
+      changed.stamp || nullif(left(${names}, ${MAX_NAMES_CHARACTERS}), '') || ${end} || case
+        when octet_length(profiles.attribute_changes) > ${LONG_CHANGES}
+          then left(profiles.attribute_changes, ${KEPT_CHANGES})
+        else coalesce(profiles.attribute_changes, '') end,
+      profiles.attribute_changes)`;
+
 /**
  * Updates by primary key; a profile may occur only once. No indexed column changes, so these are HOT updates.
  */
 const updateCustomAttributesStatement = `
   update profiles set
     custom_attributes = ${mergedCustomAttributes},
+    attribute_changes = ${notedChanges(changedCustomNames)},
     updated_at = changed.at
-  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[])
-    as changed (workspace_id, id, set, unset, at)
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[], $6::text[])
+    as changed (workspace_id, id, set, unset, at, stamp)
   where profiles.workspace_id = changed.workspace_id
     and profiles.id = changed.id`;
 
@@ -74,18 +137,20 @@ export function requireAll(rowCount: number | null, updates: CustomAttributesUpd
   if (rowCount !== updates.length) throw new Error(PROFILES_GONE);
 }
 
-/** Returns the parameters $1 to $5 of a statement that changes custom attributes. */
+/** Returns the parameters $1 to $6 of a statement that changes custom attributes. */
 export function customValues(updates: CustomAttributesUpdate[], now: string): Buffer[] {
   const [workspaceIds, ids] = [uuidColumn(updates.length), uuidColumn(updates.length)];
   const [sets, unsets] = [jsonColumn(updates.length), jsonColumn(updates.length)];
-  for (const { workspaceId, id, set, unset } of updates) {
+  const stamps = textColumn(updates.length);
+  for (const { workspaceId, id, set, unset, stamp } of updates) {
     workspaceIds.addUuid(workspaceId);
     ids.addUuid(id);
     sets.addJson(unset.length > 0 ? (set ?? {}) : set);
     unsets.addJson(namesOf(unset));
+    stamps.addText(stamp);
   }
   const columns = [workspaceIds, ids, sets, unsets].map((column) => column.toParameter());
-  return [...columns, laterArray(now, updates, ordinalOf)];
+  return [...columns, laterArray(now, updates, ordinalOf), stamps.toParameter()];
 }
 
 const ordinalOf = ({ ordinal }: { ordinal: number }): number => ordinal;

@@ -1,3 +1,4 @@
+import { listedColumns } from '../profile/attribute-changes.ts';
 import type { ProfileColumns } from '../profile/attribute-rule.ts';
 import type { Json } from '../profile/json.ts';
 import { columnNames, standardColumns } from '../profile/standard-columns.ts';
@@ -7,9 +8,12 @@ import type { Connection } from './database.ts';
 import { attributesBytes, LITTLE_BYTES } from './identifiers.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
 import {
+  between,
   type CustomAttributesUpdate,
+  changedCustomNames,
   customValues,
   mergedCustomAttributes,
+  notedChanges,
   requireAll,
 } from './profile-attributes.ts';
 
@@ -42,6 +46,8 @@ export interface NewProfile extends ProfileColumns {
   id: string;
   externalId: string | null;
   customAttributes: Record<string, Json>;
+  /** Entry of the attributes that are set. */
+  attributeChanges: string | undefined;
   /** Position in the batch, which orders profiles that one batch creates. */
   ordinal: number;
 }
@@ -52,13 +58,15 @@ export interface NewProfile extends ProfileColumns {
  */
 const insertProfilesStatement = `
   insert into profiles (
-    workspace_id, id, external_id, ${listed()}, email_subscribe, push_subscribe, custom_attributes, created_at, updated_at)
+    workspace_id, id, external_id, ${listed()}, email_subscribe, push_subscribe, custom_attributes, attribute_changes,
+    created_at, updated_at)
   select
     made."workspaceId", made.id, made."externalId", ${listed('made.')}, made.email_subscribe, made.push_subscribe,
-    made."customAttributes", $2::timestamptz, $2::timestamptz + made.ordinal * interval '1 microsecond'
+    made."customAttributes", made."attributeChanges",
+    $2::timestamptz, $2::timestamptz + made.ordinal * interval '1 microsecond'
   from jsonb_to_recordset($1::jsonb) as made (
     "workspaceId" uuid, id uuid, "externalId" text, ${typed}, email_subscribe text, push_subscribe text,
-    "customAttributes" jsonb, ordinal integer)`;
+    "customAttributes" jsonb, "attributeChanges" text, ordinal integer)`;
 
 export async function insertProfiles(tx: Connection, profiles: NewProfile[], now: string): Promise<void> {
   await tx.query({
@@ -141,19 +149,24 @@ export interface ProfileUpdate extends CustomAttributesUpdate {
   columns: ProfileColumns;
 }
 
+/** SQL of the names of all attributes that change. `laid` is the row with the given columns. */
+const changedNames = `concat_ws(${between}, ${listedColumns
+  .map((name) => `case when laid.${name} is distinct from profiles.${name} then '${name}' end`)
+  .join(', ')}, ${changedCustomNames})`;
+
 /**
  * Updates by primary key; a profile may occur only once. jsonb_populate_record overwrites the given columns
  * of the row.
  */
 const updateProfilesStatement = `
   update profiles set
-    (${listed()}, email_subscribe, push_subscribe) = (
-      select ${listed('laid.')}, laid.email_subscribe, laid.push_subscribe
+    (${listed()}, email_subscribe, push_subscribe, attribute_changes) = (
+      select ${listed('laid.')}, laid.email_subscribe, laid.push_subscribe, ${notedChanges(changedNames)}
       from jsonb_populate_record(profiles, changed.columns) as laid),
     custom_attributes = ${mergedCustomAttributes},
     updated_at = changed.at
-  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[], $6::jsonb[])
-    as changed (workspace_id, id, set, unset, at, columns)
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[], $6::text[], $7::jsonb[])
+    as changed (workspace_id, id, set, unset, at, stamp, columns)
   where profiles.workspace_id = changed.workspace_id
     and profiles.id = changed.id`;
 

@@ -1,4 +1,5 @@
 import { MAX_UUID } from '../platform/ids.ts';
+import { type AttributesChange, readAttributeChanges } from '../profile/attribute-changes.ts';
 import type { Json } from '../profile/json.ts';
 import type { Pool } from './database.ts';
 
@@ -70,6 +71,26 @@ export async function selectRenamed(
     values: [workspaceId, profileId, limit],
   });
   return rows;
+}
+
+/** Reads by primary key. */
+const readChangesStatement = `
+  select profiles.attribute_changes as changes
+  from profiles
+  where profiles.workspace_id = $1::uuid and profiles.id = $2::uuid and profiles.attribute_changes is not null`;
+
+/** Returns the latest changes of the user's attributes. */
+export async function selectAttributeChanges(
+  pool: Pool,
+  workspaceId: string,
+  profileId: string,
+): Promise<AttributesChange[]> {
+  const { rows } = await pool.query<{ changes: string }>({
+    name: 'select-attribute-changes',
+    text: readChangesStatement,
+    values: [workspaceId, profileId],
+  });
+  return rows.flatMap(({ changes }) => readAttributeChanges(changes));
 }
 
 /** The kinds of activity, each in a table of its own. */

@@ -45,6 +45,7 @@ const samples: Record<string, Record<string, [Value, Value]>> = {
     email_subscribe: ['subscribed', 'unsubscribed'],
     push_subscribe: ['opted_in', 'unsubscribed'],
     created_at: times,
+    attribute_changes: ['one\x1e', 'two\x1e'],
   },
   event_summaries: { first: times, last: times, count: [2, 5], updated_at: times },
   purchase_summaries: { first: times, last: times, count: [2, 5], revenue: [0.1, 0.2], updated_at: times },
@@ -75,6 +76,12 @@ const cases: Record<MergeRule, (a: Value, b: Value) => [Value, Value, Value][]> 
     [a, b, a],
     [b, a, b],
     [null, b, null],
+  ],
+  join: (a, b) => [
+    [a, b, `${a}${b}`],
+    [`${a}cut`, b, `${a}${b}`],
+    [null, b, b],
+    [a, null, a],
   ],
   sum: (a, b) => [[a, b, Math.round(((a as number) + (b as number)) * 10) / 10]],
   earliest: (a, b) => [

@@ -1,6 +1,7 @@
 import type { AttributeChange, ProfileColumns } from '../../src/profile/attribute-rule.ts';
 import type { ProfileRow } from '../../src/store/identifiers.ts';
 import { CustomAttributes, type StoredAttributes } from './fold/custom-attributes.ts';
+import type { WorkItem } from './work-item.ts';
 
 const NO_COLUMNS: Readonly<ProfileColumns> = {};
 
@@ -33,6 +34,7 @@ export class LoadedProfile {
   #columns: ProfileColumns | undefined;
   #custom: CustomAttributes | undefined;
   #changed = false;
+  #lastItem: WorkItem | undefined;
 
   constructor(row: ProfileRow, as: LoadedAs, custom?: CustomAttributes) {
     this.workspaceId = row.workspaceId;
@@ -106,6 +108,11 @@ export class LoadedProfile {
     return this.#custom;
   }
 
+  /** The last attribute object; undefined without one. */
+  get lastItem(): WorkItem | undefined {
+    return this.#lastItem;
+  }
+
   /** Columns that the round changes, without custom attributes. */
   get columns(): Readonly<ProfileColumns> {
     return this.#columns ?? NO_COLUMNS;
@@ -168,6 +175,12 @@ export class LoadedProfile {
     this.#changed = true;
     this.#touched = ordinal;
     this.#changedAt = ordinal;
+  }
+
+  /** Records an attribute object, even if it changes no value. */
+  changeBy(item: WorkItem): void {
+    this.change(item.ordinal);
+    this.#lastItem = item;
   }
 
   setColumns(columns: ProfileColumns): void {

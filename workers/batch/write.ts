@@ -1,4 +1,5 @@
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
+import { changeStamp, firstChange } from '../../src/profile/attribute-changes.ts';
 import {
   deprecateExternalIds,
   insertAliases,
@@ -151,14 +152,23 @@ async function statesStored(
 }
 
 function toNewProfile(profile: LoadedProfile): NewProfile {
+  const { columns } = profile;
+  const custom = profile.custom.written().set;
+  const stamp = stampOf(profile);
   return {
-    ...profile.columns,
+    ...columns,
     workspaceId: profile.workspaceId,
     id: profile.id,
     externalId: profile.externalId,
-    customAttributes: profile.custom.written().set,
+    customAttributes: custom,
+    attributeChanges: stamp && firstChange(stamp, { columns, custom }),
     ordinal: profile.touched,
   };
+}
+
+/** Returns the beginning of the entry for changed attributes; undefined if no attribute object named the user. */
+function stampOf({ lastItem }: LoadedProfile): string | undefined {
+  return lastItem && changeStamp(lastItem.object.id, lastItem.requestId);
 }
 
 /** Creates an update row. Rows of one shape are written faster, so all have `columns`, even if only `set` is read. */
@@ -167,6 +177,7 @@ function toUpdate(profile: LoadedProfile): ProfileUpdate {
     workspaceId: profile.workspaceId,
     id: profile.id,
     set: profile.custom.text(),
+    stamp: stampOf(profile),
     unset: profile.custom.written().unset,
     ordinal: profile.touched,
     columns: profile.columns,

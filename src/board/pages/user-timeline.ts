@@ -1,6 +1,7 @@
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
+import type { AttributesChange } from '../../profile/attribute-changes.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type LetterOfUser, selectDeadLettersOfUser } from '../../store/named-failures.ts';
@@ -12,6 +13,7 @@ import {
   type MergedProfile,
   readActivity,
   readActivityKeys,
+  selectAttributeChanges,
   type TimelineEntry,
 } from '../../store/timeline.ts';
 import type { Viewer } from '../access.ts';
@@ -44,6 +46,7 @@ const kinds = [
   ['', 'All'],
   ['events', 'Events'],
   ['purchases', 'Purchases'],
+  ['attributes', 'Attributes'],
   ['subscriptions', 'Subscriptions'],
   ['identity', 'Merges and ids'],
   ['failed', 'Failed objects'],
@@ -56,6 +59,7 @@ type Entry = { at: number; tie: string } & (
   | { merged: MergedProfile }
   | { renamed: RenamedId }
   | { letter: LetterOfUser }
+  | { changed: AttributesChange }
 );
 
 interface RenamedId {
@@ -106,7 +110,7 @@ ${
   rows.length === 0
     ? empty(
         'Nothing here',
-        html`Events, purchases, merges, changes of subscriptions and failed objects appear here. Send some to <code>POST /users/track</code>.`,
+        html`Events, purchases, changes of attributes and subscriptions, merges, and refused and failed objects appear here. Send some to <code>POST /users/track</code>.`,
       )
     : table('Timeline', ['Happened', 'What', 'Details'], rows)
 }${next && nextPage(path, { ...self, ...next })}
@@ -124,7 +128,7 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
     ...(isWanted('events') ? (['event'] as const) : []),
     ...(isWanted('purchases') ? (['purchase'] as const) : []),
   ];
-  const [activityKeys, changes, letters] = await Promise.all([
+  const [activityKeys, changes, letters, changed] = await Promise.all([
     active.length === 0
       ? []
       : readActivityKeys(pool, { workspaceId, owners, kinds: active, before, limit: limit + 1 }),
@@ -132,6 +136,7 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
     isWanted('failed')
       ? selectDeadLettersOfUser(pool, workspaceId, { names: wanted.names, limit: MAX_LETTERS })
       : [],
+    isWanted('attributes') ? selectAttributeChanges(pool, workspaceId, seen.id) : [],
   ]);
   const keys = activityKeys.slice(0, limit);
   const isMore = activityKeys.length > limit;
@@ -143,6 +148,13 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
   const others: Entry[] = [
     ...changes.map((change) => ({ at: change.at.getTime(), tie: `s${change.id.padStart(19, '0')}`, change })),
     ...letters.map((letter) => ({ at: letter.failedAt.getTime(), tie: `f${letter.id}`, letter })),
+    ...changed.map((change, index) => ({
+      ...{
+        at: change.at.getTime(),
+        tie: `a${String(changed.length - index).padStart(6, '0')}`,
+        changed: change,
+      },
+    })),
     ...(isWanted('identity')
       ? [
           ...wanted.merged.map((merged) => ({ at: merged.mergedAt.getTime(), tie: `m${merged.id}`, merged })),
@@ -187,6 +199,7 @@ function rowOf(entry: Entry, { activity, pii, viewer, workspaceId }: Shown): Par
   }
   const at = moment(new Date(entry.at));
   if ('change' in entry) return [at, ...changeCells(entry.change)];
+  if ('changed' in entry) return [at, ...attributeCells(entry.changed, { viewer, workspaceId })];
   if ('merged' in entry) {
     const { id, externalId } = entry.merged;
     return [
@@ -225,6 +238,27 @@ function activityRow(deed: TimelineEntry, pii: boolean): Part[] {
         : typeof inner === 'string' && html`<span class="faint">${inner}</span>`
     }${deed.appId !== null && html`<span class="faint">app ${deed.appId}</span>`}`,
   ];
+}
+
+/** Renders a change of attributes. Names are no personal data; values are not stored with the change. */
+function attributeCells(
+  { names, isCut, requestId }: AttributesChange,
+  { viewer, workspaceId }: Pick<Shown, 'viewer' | 'workspaceId'>,
+): Part[] {
+  return [
+    html`${badge('attributes')} ${count(names.length, 'changed', 'changed')}`,
+    html`<span class="wrap">${names.join(', ')}${isCut && ' and more'}</span>${requestId !== undefined && html` ${requestLink(requestId, { viewer, workspaceId })}`}`,
+  ];
+}
+
+/** Renders the request that caused an entry, as a link if the viewer may open it. */
+function requestLink(
+  requestId: string,
+  { viewer, workspaceId }: Pick<Shown, 'viewer' | 'workspaceId'>,
+): Part {
+  return viewer.can('delivery', workspaceId)
+    ? html`<a class="faint" href="${pathWith(`/requests/${requestId}`, { workspace: workspaceId })}" title="${requestId}">request</a>`
+    : html`<span class="faint" title="${requestId}">request</span>`;
 }
 
 function changeCells(change: HistoryRow): Part[] {

@@ -1,4 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
+import { changeStamp } from '../../../src/profile/attribute-changes.ts';
 import { JsonText } from '../../../src/profile/json.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
 import { listNames, readSeries } from '../../../src/store/activity-series.ts';
@@ -44,7 +45,13 @@ import {
   listShownSegments,
   updateSegment,
 } from '../../../src/store/segments.ts';
-import { readActivity, readActivityKeys, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
+import {
+  readActivity,
+  readActivityKeys,
+  selectAttributeChanges,
+  selectMerged,
+  selectRenamed,
+} from '../../../src/store/timeline.ts';
 import { inSnapshot } from '../../../src/store/transactions.ts';
 import { indexUsers, isSearchFilled, listUsers, searchParts } from '../../../src/store/user-search.ts';
 import type { Asking } from './asking.ts';
@@ -66,6 +73,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     set: new JsonText('{"points":2}'),
     unset: ['gone'],
     ordinal,
+    stamp: changeStamp(newId(), newId()),
   }));
   const did = ids.map((profileId, ordinal) => ({
     ...{
@@ -120,6 +128,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         [
           {
             ...{ workspaceId, id: newId(), externalId: 'new', ordinal: 0, customAttributes: {} },
+            attributeChanges: undefined,
           },
         ],
         now,
@@ -226,6 +235,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
       }),
     () => listUsers(store, { workspaceId, words: ['nobody'], filters: {} }, { limit: 51 }),
     () => selectMerged(store, workspaceId, id),
+    () => selectAttributeChanges(store, workspaceId, id),
     () => selectRenamed(store, { workspaceId, profileId: id, limit: 50 }),
     async () => {
       const part = { workspaceId, owners: ids, kinds: ['event', 'purchase'] as const, limit: 51 };

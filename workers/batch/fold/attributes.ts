@@ -68,8 +68,8 @@ function apply(
   { profile, groups }: { profile: LoadedProfile; groups: GroupSetting[] },
   changes: Changes,
 ): void {
-  const { object, ordinal, requestId } = item;
-  profile.change(ordinal);
+  const { object, requestId } = item;
+  profile.changeBy(item);
   setStandard(profile, item, changes);
   if (object.push_subscribe) profile.setColumns({ push_subscribe: object.push_subscribe });
   setEmailState(profile, item, changes);
