@@ -168,7 +168,9 @@ async function main(host: Host): Promise<void> {
   );
 
   const strangers = createStrangersLog(log);
-  const refusedObjects = new RefusedObjects(database.pool, { log, metrics });
+  const refusedObjects = new RefusedObjects(database.pool, {
+    ...{ log, metrics, serviceIdField: config.SERVICE_ID_FIELD },
+  });
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
   const scimAuthenticator = createScimAuthenticator(database.pool, log);
   const scimAtOnce = Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS);

@@ -13,6 +13,14 @@ import {
   type RefusedGroup,
   type RefusedRequest,
 } from '../store/refused-objects.ts';
+import {
+  addRefusedOfUsers,
+  dayOf,
+  MAX_OF_DAY,
+  nameOf,
+  type RefusedOfUser,
+} from '../store/refused-of-users.ts';
+import { identifiersIn } from './identifiers-in.ts';
 import type { EdgeMetrics } from './metrics.ts';
 
 /** Milliseconds between two writes. A request can be followed about a second after its answer. */
@@ -31,10 +39,13 @@ export const refusalLimits = {
   requestsOfHour: 1000,
   /** Refused objects that are listed per request. */
   objectsOfRequest: 300,
+  /** Refused objects of one workspace and hour that are also kept for their user. */
+  usersOfHour: 1000,
   /** Groups, requests and listed objects that wait for the next write. */
   pendingGroups: 2000,
   pendingRequests: 2000,
   pendingObjects: 50_000,
+  pendingUsers: 5000,
   /** Names of groups that are cached for an hour. */
   knownGroups: 20_000,
 };
@@ -57,6 +68,8 @@ class Pending {
   readonly requests = new Map<string, RefusedRequest>();
   /** Number of listed objects of all requests. */
   objects = 0;
+  /** Refused objects of users, by workspace, name and day. At most `usersOfHour` are added per workspace and hour. */
+  readonly users = new Map<string, RefusedOfUser>();
   /** Number of failed writes that contained some of this data. */
   attempts = 0;
 }
@@ -68,6 +81,8 @@ class Hour {
   knownGroups = 0;
   /** Number of requests by workspace. */
   readonly requests = new Map<string, number>();
+  /** Number of objects that are kept for their user, by workspace. */
+  readonly ofUsers = new Map<string, number>();
 }
 
 /** Refusals of one request with the same text, in the same array. */
@@ -87,6 +102,7 @@ export class RefusedObjects implements Service {
   readonly #log: Log;
   readonly #metrics: Pick<EdgeMetrics, 'rejectedReasons' | 'refusalsDropped'>;
   readonly #limits: typeof refusalLimits;
+  readonly #serviceIdField: string;
   readonly #writes = poll(WRITE_EVERY_MS, () => this.write());
   #pending = new Pending();
   /** The latest two hours, because requests of both are answered around the full hour. */
@@ -97,9 +113,12 @@ export class RefusedObjects implements Service {
     {
       log,
       metrics,
+      serviceIdField = 'service_id',
       limits = refusalLimits,
     }: {
       log: Log;
+      /** Wire name of the service id. */
+      serviceIdField?: string;
       metrics: Pick<EdgeMetrics, 'rejectedReasons' | 'refusalsDropped'>;
       limits?: typeof refusalLimits;
     },
@@ -108,6 +127,7 @@ export class RefusedObjects implements Service {
     this.#log = log;
     this.#metrics = metrics;
     this.#limits = limits;
+    this.#serviceIdField = serviceIdField;
   }
 
   /** Notes the refused objects of a request. Never waits and never throws for what a client sent. */
@@ -134,6 +154,7 @@ export class RefusedObjects implements Service {
     }
     const kept = { workspaceId, requestId, keyId, operation, rejected: rejected.length, objects };
     this.#keep(hour.kept, kept, opensGroup);
+    this.#keepForUsers(hour.kept, request, objects);
   }
 
   /**
@@ -226,6 +247,31 @@ export class RefusedObjects implements Service {
     pending.objects += request.objects.length;
   }
 
+  /** Keeps the listed objects for the users that they name. */
+  #keepForUsers(
+    hour: Hour,
+    { workspaceId, requestId, operation, body }: RefusedObjectsOf,
+    objects: RefusedRequest['objects'],
+  ): void {
+    const day = dayOf(requestId);
+    let ofUsers = hour.ofUsers.get(workspaceId) ?? 0;
+    for (const { inputArray, index, reason, field } of objects) {
+      if (ofUsers >= this.#limits.usersOfHour || this.#pending.users.size >= this.#limits.pendingUsers) break;
+      const identifiers = identifiersIn(objectAt(body, { input_array: inputArray, index }), {
+        inputArray,
+        serviceIdField: this.#serviceIdField,
+      });
+      if (identifiers.length === 0) continue;
+      ofUsers++;
+      const object = { requestId, operation, inputArray, index, reason, field };
+      for (const identifier of identifiers) {
+        const user = { workspaceId, name: nameOf(identifier), day, objects: [object] };
+        addForUser(this.#pending.users, user);
+      }
+    }
+    hour.ofUsers.set(workspaceId, ofUsers);
+  }
+
   /** Adds pending data to the store. Never rejects: data that could not be written waits for the next write. */
   async write(): Promise<void> {
     const taken = this.#pending;
@@ -234,6 +280,7 @@ export class RefusedObjects implements Service {
     try {
       // Requests first: adding them a second time changes nothing, while groups would be counted twice.
       await addRefusedRequests(this.#pool, [...taken.requests.values()]);
+      await addRefusedOfUsers(this.#pool, [...taken.users.values()]);
       await addRefusedObjects(this.#pool, [...taken.groups.values()]);
     } catch (error) {
       if (taken.attempts === 0)
@@ -255,6 +302,10 @@ export class RefusedObjects implements Service {
         later.sampleRequestId = group.sampleRequestId;
       } else if (pending.groups.size < this.#limits.pendingGroups) pending.groups.set(key, group);
       else this.#metrics.refusalsDropped.inc(group.objects);
+    }
+    for (const user of taken.users.values()) {
+      if (pending.users.size >= this.#limits.pendingUsers) break;
+      addForUser(pending.users, user);
     }
     for (const [id, request] of taken.requests) {
       if (pending.requests.size >= this.#limits.pendingRequests) break;
@@ -279,8 +330,22 @@ export class RefusedObjects implements Service {
   }
 }
 
+/** Adds objects to those of the same user and day; the newest ones stay. */
+function addForUser(users: Map<string, RefusedOfUser>, user: RefusedOfUser): void {
+  const key = `${user.workspaceId} ${user.day} ${user.name.toString('base64')}`;
+  const other = users.get(key);
+  if (!other) users.set(key, user);
+  else
+    other.objects = [...user.objects, ...other.objects]
+      .sort((one, two) => (one.requestId < two.requestId ? 1 : one.requestId > two.requestId ? -1 : 0))
+      .slice(0, MAX_OF_DAY);
+}
+
 /** The refused object as sent. A client may send one object instead of an array. */
-function objectAt(body: Record<string, Json>, { input_array, index }: Rejection): Json {
+function objectAt(
+  body: Record<string, Json>,
+  { input_array, index }: Pick<Rejection, 'input_array' | 'index'>,
+): Json {
   const sent = body[input_array] ?? null;
   return Array.isArray(sent) ? (sent[index] ?? null) : sent;
 }

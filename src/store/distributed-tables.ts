@@ -29,6 +29,7 @@ export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   outcomes: 'workspace_id',
   refused_objects: 'workspace_id',
   refused_requests: 'workspace_id',
+  refused_of_users: 'workspace_id',
   dead_letters: 'workspace_id',
   named_failures: 'workspace_id',
   left_names: 'workspace_id',

@@ -3,6 +3,7 @@ import { uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { identifierText } from './dead-letters.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
+import { nameOfText } from './refused-of-users.ts';
 
 /**
  * Names (identifiers) of merged or deleted users that dead letters and failed warehouse rows wait for. Since
@@ -45,7 +46,8 @@ const hasFailures = (names: string) => `(
 const lastFailure = "pg_sequence_last_value('failure_places')";
 
 /**
- * Records the names of deleted users for which dead letters or failed warehouse rows wait. Uses primary keys
+ * Records the names of deleted users for which dead letters or failed warehouse rows wait, and deletes their refused
+ * objects: at most 31 rows per name. Uses primary keys
  * and the profile indexes of the tables that it reads. The names are those of the profiles and those in the
  * delete requests. An address is recorded only if no other profile has it. A name that belongs to no profile
  * gets the id of a fictitious deleted user, so that all waiting objects are erased in the same way.
@@ -81,11 +83,10 @@ const forgetDeadLettersStatement = `
     select own.workspace_id, own.owner_id, own.name, substr(own.name, 3) as address, true as is_own from own
     union all
     select named.workspace_id, gen_random_uuid(), named.name, substr(named.name, 3), false from named
-  ), left_behind as materialized (
+  ), alone as materialized (
     select names.workspace_id, names.owner_id, names.name, names.is_own
     from names
-    where ${hasFailures('names')}
-      and (
+    where (
         select 1 from profiles as others
         where names.name like 'e:%'
           and others.workspace_id = names.workspace_id
@@ -100,6 +101,13 @@ const forgetDeadLettersStatement = `
           and others.phone_valid
           and (others.workspace_id, others.id) not in (select wanted.workspace_id, wanted.id from wanted)
         limit 1) is null
+  ), refused_gone as (
+    delete from refused_of_users using alone
+    where refused_of_users.workspace_id = alone.workspace_id and refused_of_users.name = ${nameOfText('alone.name')}
+  ), left_behind as materialized (
+    select alone.workspace_id, alone.owner_id, alone.name, alone.is_own
+    from alone
+    where ${hasFailures('alone')}
   ), nobody as (
     insert into removed_profiles (workspace_id, profile_id, fate, removed_at)
     select left_behind.workspace_id, left_behind.owner_id, 'deleted', $5::timestamptz
@@ -111,7 +119,7 @@ const forgetDeadLettersStatement = `
   from left_behind`;
 
 /**
- * Hides all objects that wait for deleted users, so that data accepted before a delete never returns after
+ * Deletes refused objects of deleted users, and hides all objects that wait for them, so that data accepted before a delete never returns after
  * it, including from dead letters. A background job erases the objects. Call it before the profiles are
  * deleted.
  *

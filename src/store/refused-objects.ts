@@ -4,7 +4,7 @@ import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
 /** Days for which refused objects are kept. */
-const KEPT_DAYS = 30;
+export const KEPT_DAYS = 30;
 
 /** Refused objects of one workspace and hour that have the same cause. */
 export interface RefusedGroup {

@@ -2,6 +2,7 @@ import { NIL_UUID } from '../platform/ids.ts';
 import type { Connection, Pool } from './database.ts';
 import { dependents } from './erasures.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
+import { nameOfText } from './refused-of-users.ts';
 import { requestErasures } from './stream-erasures.ts';
 
 /** Tombstone of a removed profile that still has work to be done. */
@@ -90,26 +91,37 @@ export async function findKept(tx: Connection, merged: ProfileKey[]): Promise<Me
 }
 
 /**
- * Marks profiles that were merged into deleted ones as deleted, so that their data is erased too. Uses the
+ * Marks profiles that were merged into deleted ones as deleted, so that their data is erased too, and deletes the refused
+ * objects of their former external ids. Uses the
  * primary key of removed_profiles and merged_profiles_kept. One call goes one step down the merges, with up
  * to $3 profiles each; the next call continues with those. Sorted, so that two workers lock in the same
  * order.
  */
 const spreadDeletesStatement = `
   with found as materialized (
-    select hit.workspace_id, hit.profile_id
+    select hit.workspace_id, hit.profile_id, hit.external_id
     from ${keysTable}
     join removed_profiles
       on removed_profiles.workspace_id = wanted.workspace_id
       and removed_profiles.profile_id = wanted.id
       and removed_profiles.fate = 'deleted'
     cross join lateral (
-      select merged_profiles.workspace_id, merged_profiles.profile_id
+      select merged_profiles.workspace_id, merged_profiles.profile_id, merged_profiles.external_id
       from merged_profiles
       where merged_profiles.workspace_id = wanted.workspace_id
         and merged_profiles.kept_id = wanted.id
       limit $3
     ) as hit
+  ), names as materialized (
+    select found.workspace_id, ${nameOfText("'x:' || found.external_id")} as name
+    from found
+    where found.external_id is not null
+    union all
+    select found.workspace_id, ${nameOfText("'s:' || found.profile_id")}
+    from found
+  ), refused_gone as (
+    delete from refused_of_users using names
+    where refused_of_users.workspace_id = names.workspace_id and refused_of_users.name = names.name
   ), references_gone as (
     delete from merged_profiles using found
     where merged_profiles.workspace_id = found.workspace_id

@@ -24,6 +24,7 @@ import { forgetCutEnvelopes, forgetEnvelopes, readApplied } from '../../src/stor
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { ensurePartitions } from '../../src/store/partitions.ts';
 import { forgetRefusedObjects } from '../../src/store/refused-objects.ts';
+import { forgetRefusedOfUsers } from '../../src/store/refused-of-users.ts';
 import { forgetSessions } from '../../src/store/sessions.ts';
 import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/suppression-lists.ts';
 import { endStaleRuns } from '../../src/store/sync-chunks.ts';
@@ -148,6 +149,7 @@ export async function startUpkeep({
     await forgetSessions(pool);
     await forgetKeyUsage(pool);
     await forgetRefusedObjects(pool);
+    await forgetRefusedOfUsers(pool);
     await eraseStaleRows(pool);
     await endStaleRuns(pool);
     invalidNumbers = await forgetInvalidNumbers(pool, invalidNumbers);
