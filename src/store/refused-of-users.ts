@@ -52,8 +52,9 @@ const addStatement = `
   on conflict (workspace_id, name, day) do update set objects = (
     select jsonb_agg(latest.object order by latest.object ->> 'requestId' desc, latest.object -> 'index')
     from (
-      select distinct joined.object
+      select joined.object
       from jsonb_array_elements(excluded.objects || kept.objects) as joined (object)
+      group by joined.object
       order by joined.object ->> 'requestId' desc, joined.object
       limit ${MAX_OF_DAY}
     ) as latest)`;

@@ -1,8 +1,10 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { NIL_UUID } from '../../src/platform/ids.ts';
-import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { floorOf, NIL_UUID } from '../../src/platform/ids.ts';
+import { BETWEEN, changeStamp, END } from '../../src/profile/attribute-changes.ts';
+import { type Identifier, newProfileId, toServiceId } from '../../src/profile/identifier.ts';
 import { removeProfiles } from '../../src/store/profiles.ts';
+import { addRefusedOfUsers, dayOf, nameOf, type RefusalOfUser } from '../../src/store/refused-of-users.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { indexUsers } from '../../src/store/user-search.ts';
 import { type Console, html, openConsole, page, post } from './console-scene.ts';
@@ -205,6 +207,98 @@ describe('users', () => {
     const { text } = await page(scene.operator, path);
     expect(text).toMatch(/title="2019-05-05 00:00:00 UTC, accepted 20/);
     expect((await page(scene.operator, `${path}&kind=no`)).status).toBe(404);
+  });
+
+  test('the timeline shows changes of attributes and refused objects, each as a kind and across pages', async () => {
+    const { shop } = scene;
+    const id = await scene.createUser(shop, 'traced', 'traced@gmail.com');
+    const path = `/users/${toServiceId(id)}?workspace=${shop}`;
+    const ago = (minutes: number) => floorOf(Date.now() - minutes * 60_000);
+    const entry = (minutes: number, names: string) => changeStamp(ago(minutes), ago(minutes)) + names + END;
+    await scene.query(
+      'update profiles set attribute_changes = $1 where id = $2',
+      [entry(1, `plan-1-${BETWEEN}<b>`), entry(3, 'plan-3-'), entry(5, 'x'.repeat(200)), 'incomplete-'].join(
+        '',
+      ),
+      id,
+    );
+    const gone = newProfileId(Date.now());
+    await scene.query(
+      "insert into merged_profiles values ($1, $2, $3, now() - interval '90 minutes', 'traced-old')",
+      ...[shop, gone, id],
+    );
+    const object = (minutes: number, index: number, field: string) => ({
+      ...{ requestId: ago(minutes), operation: 'users.track', inputArray: 'events', index },
+      ...{ reason: 'required', field },
+    });
+    const refused = (identifier: Identifier, objects: RefusalOfUser[]) => ({
+      ...{ workspaceId: shop, name: nameOf(identifier), day: dayOf(objects[0]!.requestId), objects },
+    });
+    const many = Array.from({ length: 20 }, (_, n) => object(10, n, `many-${n}-`));
+    await addRefusedOfUsers(scene.installation.database.pool, [
+      refused({ external_id: 'traced' }, [object(2, 3, 'field-2-')]),
+      refused({ email: 'traced@gmail.com' }, [object(4, 0, 'field-4-')]),
+      refused({ service_id: toServiceId(id) }, many),
+      refused({ external_id: 'traced-old' }, [object(80, 1, 'later-'), object(100, 1, 'field-100-')]),
+      refused({ external_id: 'another' }, [object(1, 1, 'another-')]),
+    ]);
+    await scene.query(
+      `insert into events select $1, uuid_v7_floor(now() - interval '1 hour') , $2, 'event-' || n || '-', now() - interval '1 hour', 'app', '{}'
+       from generate_series(1, 1) as n`,
+      ...[shop, id],
+    );
+    const marks = /(?:plan|field|many|event)-\d+-|later-|another-|incomplete-/g;
+    const timelineOf = async (query: string, visitor = scene.operator) => {
+      const { text } = await page(visitor, `${path}${query}`);
+      return text.slice(text.indexOf('id="timeline"'), text.indexOf('id="letters"'));
+    };
+    const whole = await timelineOf('');
+    expect(whole.match(marks)).toEqual([
+      ...['plan-1-', 'field-2-', 'plan-3-', 'field-4-'],
+      ...many.map((_, n) => `many-${n}-`),
+      ...['event-1-', 'field-100-'],
+    ]);
+    expect(whole).toContain('plan-1-, &lt;b&gt;');
+    expect(whole).toContain(`${'x'.repeat(200)} and more`);
+    expect(whole).toContain(`/requests/${ago(1).slice(0, 8)}`);
+    expect((await timelineOf('&kind=attributes')).match(marks)).toEqual(['plan-1-', 'plan-3-']);
+    const kind = await timelineOf('&kind=refused');
+    expect(kind.match(marks)).toHaveLength(23);
+    expect(kind).toContain('users.track');
+    const { visitor } = await scene.people.arrive([], {
+      appGroups: [{ workspace: shop, permissions: ['view_user_profile'], teams: [] }],
+    });
+    const masked = await timelineOf('', visitor);
+    expect(masked.match(marks)).toHaveLength(26);
+    expect(masked).not.toMatch(/traced|href="\/requests/);
+  });
+
+  test('a timeline with refused objects of one millisecond has pages without gaps', async () => {
+    const { shop } = scene;
+    const id = await scene.createUser(shop, 'refused-often');
+    const expected: string[] = [];
+    for (let day = 0; day < 4; day++) {
+      const requestId = floorOf(Date.now() - day * 86_400_000);
+      const objects = Array.from({ length: 20 }, (_, index) => ({
+        ...{ requestId, operation: 'users.track', inputArray: 'events', index },
+        ...{ reason: 'required', field: `often-${day}-${index}-` },
+      }));
+      expected.push(...objects.map(({ field }) => field));
+      const row = {
+        workspaceId: shop,
+        name: nameOf({ external_id: 'refused-often' }),
+        day: dayOf(requestId),
+      };
+      await addRefusedOfUsers(scene.installation.database.pool, [{ ...row, objects }]);
+    }
+    const seen: string[] = [];
+    let path: string | undefined = `/users/${toServiceId(id)}?workspace=${shop}`;
+    for (let turn = 0; path && turn < 5; turn++) {
+      const { text } = await page(scene.operator, path);
+      seen.push(...[...text.matchAll(/often-\d+-\d+-/g)].map(([name]) => name));
+      path = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
+    }
+    expect(seen).toEqual(expected);
   });
 
   test('a link to a preference center is created for a user with an email, and recorded', async () => {

@@ -3,8 +3,10 @@ import { html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
 import type { AttributesChange } from '../../profile/attribute-changes.ts';
 import { toServiceId } from '../../profile/identifier.ts';
+import { meaningOf } from '../../profile/refusal.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type LetterOfUser, selectDeadLettersOfUser } from '../../store/named-failures.ts';
+import { type NamedUntil, type RefusalOfUser, selectRefusedOfUser } from '../../store/refused-of-users.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
 import { GLOBAL } from '../../store/subscription-states.ts';
 import {
@@ -49,6 +51,7 @@ const kinds = [
   ['attributes', 'Attributes'],
   ['subscriptions', 'Subscriptions'],
   ['identity', 'Merges and ids'],
+  ['refused', 'Refused objects'],
   ['failed', 'Failed objects'],
 ] as const;
 
@@ -60,6 +63,7 @@ type Entry = { at: number; tie: string } & (
   | { renamed: RenamedId }
   | { letter: LetterOfUser }
   | { changed: AttributesChange }
+  | { refused: RefusalOfUser }
 );
 
 interface RenamedId {
@@ -77,6 +81,8 @@ interface Wanted {
   renamed: RenamedId[];
   /** Names under which dead letters about the user are stored. */
   names: string[];
+  /** Identifiers under which refused objects are stored. */
+  identifiers: NamedUntil[];
   /** Path of the page without a query. */
   path: string;
   query(name: string): string;
@@ -114,7 +120,7 @@ ${
       )
     : table('Timeline', ['Happened', 'What', 'Details'], rows)
 }${next && nextPage(path, { ...self, ...next })}
-<p class="faint pager">Sorted by the time at which it happened${cut && html`, within the ${grouped(MAX_PART)} events and purchases that were accepted last before it`}. Point at a time to see when it was accepted. Changes of attributes are not stored, so they are missing here. Refused objects are counted without their user${mayOpen(viewer, '/refused-objects') && html`: see <a href="/refused-objects">Refused objects</a>`}.</p>`;
+<p class="faint pager">Sorted by the time at which it happened${cut && html`, within the ${grouped(MAX_PART)} events and purchases that were accepted last before it`}. Point at a time to see when it was accepted. The latest changes of attributes are kept, and refused objects of 30 days.${mayOpen(viewer, '/refused-objects') && html` <a href="/refused-objects">Refused objects</a> lists the causes of all users.`}</p>`;
 }
 
 /** Reads a page of entries and the query of the next page. `cut`: the user has more activity than one part. */
@@ -128,7 +134,7 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
     ...(isWanted('events') ? (['event'] as const) : []),
     ...(isWanted('purchases') ? (['purchase'] as const) : []),
   ];
-  const [activityKeys, changes, letters, changed] = await Promise.all([
+  const [activityKeys, changes, letters, changed, refused] = await Promise.all([
     active.length === 0
       ? []
       : readActivityKeys(pool, { workspaceId, owners, kinds: active, before, limit: limit + 1 }),
@@ -137,6 +143,7 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
       ? selectDeadLettersOfUser(pool, workspaceId, { names: wanted.names, limit: MAX_LETTERS })
       : [],
     isWanted('attributes') ? selectAttributeChanges(pool, workspaceId, seen.id) : [],
+    isWanted('refused') ? selectRefusedOfUser(pool, workspaceId, wanted.identifiers) : [],
   ]);
   const keys = activityKeys.slice(0, limit);
   const isMore = activityKeys.length > limit;
@@ -154,6 +161,11 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
         tie: `a${String(changed.length - index).padStart(6, '0')}`,
         changed: change,
       },
+    })),
+    ...refused.map((object) => ({
+      at: millisecondsOf(object.requestId),
+      tie: tieOf(object),
+      refused: object,
     })),
     ...(isWanted('identity')
       ? [
@@ -182,6 +194,12 @@ async function readPage({ database: { pool } }: PageServices, wanted: Wanted, ki
         ? { part: keys.at(-1)!.id }
         : undefined;
   return { shown, next, cut: isMore || before !== undefined };
+}
+
+/** Identifies a refused object. The first twelve digits of the request's id are its time. */
+function tieOf({ requestId, inputArray, index }: RefusalOfUser): string {
+  const request = requestId.replaceAll('-', '').slice(12);
+  return `x${request}-${inputArray.slice(0, 8)}-${String(99_999 - index).padStart(5, '0')}`;
 }
 
 interface Shown {
@@ -216,6 +234,7 @@ function rowOf(entry: Entry, { activity, pii, viewer, workspaceId }: Shown): Par
       html`${badge('external id')} replaced`,
       html`before: <span class="id">${shownExternalId(entry.renamed.externalId, pii)}</span>`,
     ];
+  if ('refused' in entry) return [at, ...refusedCells(entry.refused, { viewer, workspaceId })];
   const { id, kind, reason, state } = entry.letter;
   const text = html`${badge('failed', state === 'waiting' ? 'bad' : 'calm')} <span class="wrap">${kind}</span>`;
   return [
@@ -248,6 +267,17 @@ function attributeCells(
   return [
     html`${badge('attributes')} ${count(names.length, 'changed', 'changed')}`,
     html`<span class="wrap">${names.join(', ')}${isCut && ' and more'}</span>${requestId !== undefined && html` ${requestLink(requestId, { viewer, workspaceId })}`}`,
+  ];
+}
+
+/** Renders a refused object. Its values are not stored, and a field that may be personal data is masked when it is stored. */
+function refusedCells(
+  { operation, inputArray, reason, field, requestId }: RefusalOfUser,
+  { viewer, workspaceId }: Pick<Shown, 'viewer' | 'workspaceId'>,
+): Part[] {
+  return [
+    html`${badge('refused', 'bad')} <span class="wrap">${inputArray}</span> <span class="faint">${operation}</span>`,
+    html`<span title="${meaningOf(reason)}">${reason}</span>${field !== '' && html` <code class="wrap">${field}</code>`} ${requestLink(requestId, { viewer, workspaceId })}`,
   ];
 }
 

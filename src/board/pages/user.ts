@@ -3,8 +3,9 @@ import { type Identifier, toServiceId } from '../../profile/identifier.ts';
 import { identifierText } from '../../store/dead-letters.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { selectDeadLettersOfUser } from '../../store/named-failures.ts';
+import type { NamedUntil } from '../../store/refused-of-users.ts';
 import type { HistorySubject } from '../../store/subscription-history.ts';
-import { MAX_MERGED, selectMerged, selectRenamed } from '../../store/timeline.ts';
+import { MAX_MERGED, type MergedProfile, selectMerged, selectRenamed } from '../../store/timeline.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, PageError, type PageServices } from '../console.ts';
 import { badge, empty, MASK, moment, pathWith, table } from '../layout.ts';
@@ -75,6 +76,7 @@ ${await timeline(services, {
   merged: merged.slice(0, MAX_MERGED),
   owners: [id, ...merged.slice(0, MAX_MERGED).map((one) => one.id)],
   names: namesOf(user),
+  identifiers: identifiersOf(user, { merged, renamed }),
 })}
 <h2 id="letters">Dead letters</h2>${
       letters.length === 0
@@ -125,6 +127,30 @@ function namesOf(user: StoredUser): string[] {
     ...(user.user_aliases ?? []).slice(0, LIST_PAGE).map((user_alias) => ({ user_alias })),
   ];
   return [`u:${user.id}`, ...identifiers.map(identifierText)];
+}
+
+/** Maximum number of identifiers by which refused objects are looked up. */
+const MAX_IDENTIFIERS = 200;
+
+/** Returns the identifiers by which a refused object may have named the user, also before a merge or a new external id. */
+function identifiersOf(
+  user: StoredUser,
+  { merged, renamed }: { merged: MergedProfile[]; renamed: { externalId: string }[] },
+): NamedUntil[] {
+  const own: Identifier[] = [
+    { service_id: toServiceId(user.id) },
+    ...(user.external_id === null ? [] : [{ external_id: user.external_id }]),
+    ...(user.email === null ? [] : [{ email: user.email }]),
+    ...(user.phone === null ? [] : [{ phone: user.phone }]),
+    ...(user.user_aliases ?? []).slice(0, LIST_PAGE).map((user_alias) => ({ user_alias })),
+    ...renamed.slice(0, LIST_PAGE).map(({ externalId }) => ({ external_id: externalId })),
+  ];
+  const former = merged.flatMap(({ id, externalId, mergedAt }): NamedUntil[] => [
+    { identifier: { service_id: toServiceId(id) } },
+    // Another user may have the external id since.
+    ...(externalId === null ? [] : [{ identifier: { external_id: externalId }, until: mergedAt }]),
+  ]);
+  return [...former, ...own.map((identifier) => ({ identifier }))].slice(-MAX_IDENTIFIERS);
 }
 
 /** Returns the subjects whose state history is shown: the profile, and its current email address and phone number. */

@@ -53,6 +53,7 @@ export const exceptions: Record<string, string> = {
   'refused-objects.ts countRefused: refused_objects': TOTAL,
   'refused-objects.ts forgetRefusedObjects: refused_objects': UPKEEP,
   'refused-objects.ts forgetRefusedObjects: refused_requests': UPKEEP,
+  'refused-of-users.ts forgetRefusedOfUsers: refused_of_users': UPKEEP,
   'retention-runs.ts listFailures: retention_failures': LISTED,
   'retention-runs.ts readRetentionState: retention_failures': TOTAL,
   'retention.ts dueErasures: archive_erasures': WORK,

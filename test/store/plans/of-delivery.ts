@@ -59,6 +59,13 @@ import {
   listRefusedRequests,
   sumRefusedObjects,
 } from '../../../src/store/refused-objects.ts';
+import {
+  addRefusedOfUsers,
+  dayOf,
+  forgetRefusedOfUsers,
+  nameOf,
+  selectRefusedOfUser,
+} from '../../../src/store/refused-of-users.ts';
 import type { Asking } from './asking.ts';
 
 /** Records of requests and envelopes, of repeated requests and of failures. */
@@ -91,6 +98,20 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => listRefusedHours(store, cause),
     () => countRefused(store),
     () => forgetRefusedObjects(store),
+    () =>
+      addRefusedOfUsers(store, [
+        {
+          ...{ workspaceId, name: nameOf({ external_id: 'user2' }), day: dayOf(newId()) },
+          objects: [
+            {
+              ...{ requestId: newId(), operation: 'users.track', inputArray: 'events', index: 0 },
+              ...{ reason: 'required', field: 'name' },
+            },
+          ],
+        },
+      ]),
+    () => selectRefusedOfUser(store, workspaceId, [{ identifier: { external_id: 'user2' } }]),
+    () => forgetRefusedOfUsers(store),
     () =>
       claimEnvelopes(
         store,
