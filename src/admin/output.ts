@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Json } from '../profile/json.ts';
-import type { ListPage } from '../resources/resource.ts';
+import { cutPage, type ListPage, type PartOfList } from '../resources/resource.ts';
 import { addVerb, parseCount, parseId } from './command.ts';
 import { findCompanyId, findWorkspaceId, type Installation, withInstallation } from './installation.ts';
 
@@ -11,6 +11,8 @@ interface Page {
   rows: Row[];
   /** Value for `--after` that continues after the last row; null on the last page. */
   next: string | null;
+  /** A sentence about the missing part. */
+  note?: string | undefined;
 }
 
 /** Splits rows that were fetched with a limit of `limit + 1` into a page and the cursor of the next page. */
@@ -25,13 +27,15 @@ export function pageOf<T>(
 }
 
 /** Prints a list as a table, or as one JSON document with the rows under `nouns`. */
-export function printPage(json: boolean | undefined, nouns: string, { rows, next }: Page): void {
+export function printPage(json: boolean | undefined, nouns: string, { rows, next, note }: Page): void {
   if (json) {
     printJson({ [nouns.replaceAll(' ', '_')]: rows, next });
+    if (note !== undefined) process.stderr.write(`${note}\n`);
     return;
   }
   process.stdout.write(rows.length === 0 ? `no ${nouns}\n` : table(rows));
   // On stderr, so that a piped table has no extra line.
+  if (note !== undefined) process.stderr.write(`${note}\n`);
   if (next !== null) process.stderr.write(`more ${nouns}: add --after ${next}\n`);
 }
 
@@ -155,8 +159,14 @@ interface Listing<Found> {
   required?: boolean | undefined;
   /** Adds the options of the list's filters. */
   addOptions?(verb: Command): void;
-  /** Reads a page, oldest first. */
-  list(installation: Installation, page: ListPage, options: Record<string, unknown>): Promise<Found[]>;
+  /** Whether the list begins with the newest. */
+  isNewestFirst?: boolean | undefined;
+  /** Reads a page. */
+  list(
+    installation: Installation,
+    page: ListPage,
+    options: Record<string, unknown>,
+  ): Promise<Found[] | PartOfList<Found>>;
   /** Converts a record for JSON output. */
   rowOf(record: Found): Row;
   /** Converts a record for the table; default: `rowOf`. */
@@ -165,7 +175,7 @@ interface Listing<Found> {
 
 type Options = { limit: number; after?: string; json?: boolean } & { [O in Owner]?: string };
 
-/** Adds the verb `list`, which prints one page, oldest first. */
+/** Adds the verb `list`, which prints one page. */
 export function addList<Found extends { id: string }>(
   noun: Command,
   {
@@ -177,6 +187,7 @@ export function addList<Found extends { id: string }>(
     owner,
     required,
     addOptions,
+    isNewestFirst = false,
     list,
     rowOf,
     cellsOf = rowOf,
@@ -197,10 +208,11 @@ export function addList<Found extends { id: string }>(
       await withInstallation(async (installation) => {
         const ownerId = owner && (await owners[owner](installation.database, options[owner]));
         const ownerIds = ownerId === undefined ? undefined : [ownerId];
-        const page = { owners: ownerIds, after: options.after, limit: options.limit + 1 };
-        const records = await list(installation, page, options);
-        const { shown, next } = pageOf(records, options.limit, (last) => last.id);
-        printPage(options.json, nouns, { rows: shown.map(options.json ? rowOf : cellsOf), next });
+        const { limit, after } = options;
+        const start = isNewestFirst ? { before: after, newestFirst: true } : { after };
+        const listed = await list(installation, { owners: ownerIds, ...start, limit: limit + 1 }, options);
+        const { rows, ...rest } = cutPage(listed, limit);
+        printPage(options.json, nouns, { rows: rows.map(options.json ? rowOf : cellsOf), ...rest });
       });
     });
 }

@@ -50,6 +50,7 @@ const groups: Group[] = [
       workers: async () => (await import('./commands/status.ts')).addWorkers,
       queue: async () => (await import('./commands/queue.ts')).addQueue,
       'dead-letters': async () => (await import('./commands/dead-letters.ts')).addDeadLetters,
+      ...describedUnder('Check and operate:'),
       migrate: async () => (await import('./commands/maintenance.ts')).addMigrate,
       retention: async () => (await import('./commands/retention.ts')).addRetention,
       series: async () => (await import('./commands/maintenance.ts')).addSeries,

@@ -1,14 +1,15 @@
 import { type Command, Option } from 'commander';
 import { type Config, readConfig } from '../platform/config.ts';
 import { reachable } from '../platform/lifecycle.ts';
-import type { Json } from '../profile/json.ts';
 import type { Field, Fields, SecretSource } from '../resources/fields.ts';
 import {
   type Action,
   type Context,
   type Creation,
+  cutPage,
   type Outcome,
   type Owner,
+  type PartOfList,
   type Resource,
   rowOf,
 } from '../resources/resource.ts';
@@ -100,43 +101,37 @@ async function ownerOf(
 }
 
 function addListing<One extends { id: string }>(command: Command, resource: Resource<One>): void {
-  const { scope, isOwner, naming, many, one, nouns, columns, listing, filters = {} } = resource;
+  const { scope, isOwner, naming, many, one, nouns, listing, filters = {} } = resource;
   if (listing.isWhole) {
     addWholeListing(command, resource);
     return;
   }
-  const cells = columns.filter(({ not }) => !not?.includes('table'));
   addList<One>(command, {
     ...{ one, many, ...(nouns !== undefined && { nouns }), ...listing },
     owner: scope === 'installation' || isOwner ? undefined : scope,
-    required: naming.isWithin,
+    ...{ required: naming.isWithin, isNewestFirst: listing.isNewestFirst },
     addOptions: (verb) => void addFields(verb, filters),
     list: (installation, page, options) =>
       resource.list(contextOf(installation), { ...page, filters: readFields(filters, options) }),
     rowOf: (item) => rowOf(resource, item, 'rows'),
-    cellsOf: (item) =>
-      Object.fromEntries(
-        cells
-          .map(({ name, value, cell = value }) => [name, cell(item)] as const)
-          .filter((member): member is [string, Json] => member[1] !== undefined),
-      ),
+    cellsOf: (item) => rowOf(resource, item, 'table'),
   });
 }
 
 /** Adds the verb `list` of a resource that is printed at once. */
 function addWholeListing<One extends { id: string }>(command: Command, resource: Resource<One>): void {
-  const { scope, listing } = resource;
+  const { scope, listing, filters = {} } = resource;
   const { withoutOwner } = listing;
   const verb = addVerb(command, 'list', listing);
   const option = `--${scope} <${scope}>`;
   if (withoutOwner) verb.option(option, `name or id of the ${scope}`);
   else verb.requiredOption(option, `name or id of the ${scope}`);
-  verb.action(async (options: Options) => {
+  addFields(verb, filters).action(async (options: Options) => {
     if (withoutOwner && options[scope] === undefined)
       return printAll(resource, withoutOwner(readConfig()), options.json);
     await withInstallation(async (installation) => {
       const { id } = await ownerOf(resource, installation, options);
-      const page = { owners: [id], limit: Number.MAX_SAFE_INTEGER };
+      const page = { owners: [id], filters: readFields(filters, options), limit: Number.MAX_SAFE_INTEGER };
       printAll(resource, await resource.list(contextOf(installation), page), options.json);
     });
   });
@@ -144,11 +139,13 @@ function addWholeListing<One extends { id: string }>(command: Command, resource:
 
 function printAll<One extends { id: string }>(
   resource: Resource<One>,
-  all: readonly One[],
+  listed: One[] | PartOfList<One>,
   json: boolean | undefined,
 ): void {
   const { many, nouns = many } = resource;
-  printPage(json, nouns, { rows: all.map((one) => rowOf(resource, one, 'rows')), next: null });
+  const { rows, ...rest } = cutPage(listed, Number.MAX_SAFE_INTEGER);
+  const output = json ? 'rows' : 'table';
+  printPage(json, nouns, { rows: rows.map((one) => rowOf(resource, one, output)), ...rest });
 }
 
 /** Adds a verb that acts on one record. */

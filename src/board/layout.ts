@@ -24,11 +24,7 @@ const specialPages: Record<MenuGroup, NavigationPage[]> = {
     { path: '/segments', name: 'Segments', permit: 'segments' },
     { path: '/preference-centers', name: 'Preference centers', permit: 'centers' },
   ],
-  Data: [
-    { path: '/requests', name: 'Requests', permit: 'delivery' },
-    { path: '/refused-objects', name: 'Refused objects', permit: 'delivery' },
-    { path: '/dead-letters', name: 'Dead letters', permit: 'delivery' },
-  ],
+  Data: [{ path: '/dead-letters', name: 'Dead letters', permit: 'delivery' }],
   Operate: [
     { path: '/', name: 'Health' },
     { path: '/queues', name: 'Queues' },

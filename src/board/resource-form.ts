@@ -63,19 +63,43 @@ function secretOf(key: string, text: string): SecretSource {
   };
 }
 
-/** Renders the filters of a list, with the values of the query. */
-export function filterFields(filters: Fields, query: (name: string) => string): Part {
+/**
+ * Renders the filters of a list, with the values of the query.
+ * @param choices the name of each value of a text filter, by filter; absent for a text field
+ */
+export function filterFields(
+  filters: Fields,
+  {
+    query,
+    choices = {},
+  }: {
+    query(name: string): string;
+    choices?: Record<string, Record<string, string>> | undefined;
+  },
+): Part {
   return Object.entries(filters)
     .filter(isShown)
     .map(([key, { label, control }]) => {
-      if (control.kind === 'choice')
-        return html`<label>${label} <select name="${key}"><option value="">All</option>${control.choices.map(
-          (one) => html`<option value="${one}"${one === query(key) && html` selected`}>${one}</option>`,
-        )}</select></label>`;
+      const given = query(key);
+      if (control.kind === 'choice') {
+        const { choices: values, texts = {}, unset = 'All' } = control;
+        return select(label, key, { given, unset, choices: values.map((one) => [one, texts[one] ?? one]) });
+      }
+      if (choices[key])
+        return select(label, key, { given, unset: 'All', choices: Object.entries(choices[key]) });
       const maxLength = control.kind === 'text' ? control.maxLength : undefined;
-      return html`<label class="grow">${label} <input type="search" name="${key}" value="${query(key)}" maxlength="${maxLength}" autocomplete="off"></label>`;
+      return html`<label class="grow">${label} <input type="search" name="${key}" value="${given}" maxlength="${maxLength}" autocomplete="off"></label>`;
     });
 }
+
+const select = (
+  label: string,
+  name: string,
+  { given, unset, choices }: { given: string; unset: string; choices: (readonly [string, string])[] },
+): Html =>
+  html`<label>${label} <select name="${name}"><option value="">${unset}</option>${choices.map(
+    ([value, text]) => html`<option value="${value}"${value === given && html` selected`}>${text}</option>`,
+  )}</select></label>`;
 
 /** Formats a command line message as a sentence. */
 export const sentence = (text: string): string =>

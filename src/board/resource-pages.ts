@@ -4,7 +4,16 @@ import type { Json } from '../profile/json.ts';
 import { isUuid } from '../profile/values.ts';
 import { layoutOf } from '../queue/lanes.ts';
 import { Refusal } from '../resources/refusal.ts';
-import type { Action, Column, Context, Creation, Outcome, Owner, Resource } from '../resources/resource.ts';
+import {
+  type Action,
+  type Column,
+  type Context,
+  type Creation,
+  cutPage,
+  type Outcome,
+  type Owner,
+  type Resource,
+} from '../resources/resource.ts';
 import { isRight } from '../resources/rights.ts';
 import { isPermitted } from './access.ts';
 import {
@@ -34,7 +43,7 @@ import { filterFields, formFields, formProblem, problemsOf, readForm, type Sent 
 
 type ResourceVisit = Visit<PageServices>;
 
-/** Number of entries on a list page. */
+/** Number of entries on a list page, if the description has none. */
 const PAGE = 50;
 
 /** A list column that only the console has. */
@@ -75,8 +84,10 @@ export async function resourceTable<One extends { id: string }>(
   visit: ResourceVisit,
   owner: Owner,
 ): Promise<Html> {
-  const all = await resource.list(contextOf(visit), { owners: [owner.id], newestFirst: true, limit: PAGE });
-  return new Renderer(resource, {}).table(visit, all);
+  const listed = await resource.list(contextOf(visit), {
+    ...{ owners: [owner.id], newestFirst: true, limit: PAGE },
+  });
+  return new Renderer(resource, {}).table(visit, cutPage(listed, PAGE).rows);
 }
 
 /** Renders rows as a table by their columns. @param options.first column before the described ones */
@@ -110,6 +121,14 @@ interface Tried {
   sent: Sent;
 }
 
+/** The filters of a list in the query. */
+interface Filtered {
+  values: Record<string, unknown>;
+  isSet: boolean;
+  isInvalid: boolean;
+  sent: Sent;
+}
+
 class Renderer<One extends { id: string }> {
   readonly #resource: Resource<One>;
   readonly #extras: Extras<One>;
@@ -127,13 +146,15 @@ class Renderer<One extends { id: string }> {
     return [
       {
         ...{ method: 'get', path: this.#path, right: permit },
-        handle: async (visit) => ({
-          ...{
-            title,
-            body: await this.#list(this.#entered(visit)),
+        handle: async (visit) => {
+          const entered = this.#entered(visit);
+          const filtered = this.#filtered(entered);
+          return {
+            ...{ title, body: await this.#list(entered, { filtered }) },
             ...this.#noticeOf(visit, { isList: true }),
-          },
-        }),
+            ...(filtered.isInvalid && { status: 400 }),
+          };
+        },
       },
       ...(creation || ownerActions.length > 0
         ? [
@@ -202,7 +223,6 @@ class Renderer<One extends { id: string }> {
   ): Promise<{ chosen: Owner | undefined; choice: Part; ids: string[] | undefined }> {
     const { scope, isOfOne = false, isOwner, filters = {} } = this.#resource;
     const { workspaces, viewer, query } = visit;
-    const fields = filterFields(filters, query);
     const isFiltered = Object.keys(filters).length > 0;
     const formOf = (chooser: Part, isSearch: boolean) =>
       (chooser || isSearch) &&
@@ -210,37 +230,55 @@ class Renderer<One extends { id: string }> {
     if (scope === 'installation' || isOwner) {
       // A viewer with every right sees all workspaces, also beyond those that are loaded.
       const ids = isOwner && !viewer.full ? workspaces.map(({ id }) => id) : undefined;
-      return { chosen: undefined, choice: formOf(fields, isFiltered), ids };
+      return { chosen: undefined, choice: formOf(filterFields(filters, { query }), isFiltered), ids };
     }
     if (scope === 'company') {
       const { company, field } = await chosenCompany(visit);
       return {
         ...{ chosen: company, ids: [company.id] },
-        choice: formOf(field || isFiltered ? html`${field}${fields}` : undefined, isFiltered),
+        choice: formOf(
+          field || isFiltered ? html`${field}${filterFields(filters, { query })}` : undefined,
+          isFiltered,
+        ),
       };
     }
     const chosen = (await chosenWorkspace(visit)) ?? (isOfOne ? workspaces[0] : undefined);
     const field = workspaceChoice(workspaces, chosen, { mayBeAll: !isOfOne });
+    const choices = chosen && (await this.#resource.filterChoices?.(contextOf(visit), chosen));
+    const fields = filterFields(filters, { query, choices });
     const search = this.#extras.search?.fields(visit, chosen);
     const isSearch = Boolean(search) || isFiltered;
     const choice = formOf(field || isSearch ? html`${field}${fields}${search}` : undefined, isSearch);
     return { chosen, choice, ids: (chosen ? [chosen] : workspaces).map(({ id }) => id) };
   }
 
-  async #list(visit: ResourceVisit, tried?: Tried): Promise<Html> {
-    const { title, lead, many, creation, scope, isOwner, filters = {}, empty: hint } = this.#resource;
+  async #list(
+    visit: ResourceVisit,
+    { filtered = this.#filtered(visit), tried }: { filtered?: Filtered; tried?: Tried } = {},
+  ): Promise<Html> {
+    const {
+      title,
+      lead,
+      many,
+      creation,
+      scope,
+      isOwner,
+      filters = {},
+      listing,
+      empty: hint,
+    } = this.#resource;
     const { query } = visit;
     const { chosen, choice, ids } = await this.#owners(visit);
-    const filtered = this.#filtered(visit);
+    const { pageSize = PAGE } = listing;
     const listed = await this.#resource.list(contextOf(visit), {
       owners: ids,
       ...(isOwner && { companyId: visit.viewer.companyId }),
       filters: filtered.values,
       before: isUuid(query('before')) ? query('before') : undefined,
       newestFirst: true,
-      limit: PAGE + 1,
+      limit: pageSize + 1,
     });
-    const shown = listed.slice(0, PAGE);
+    const { rows: shown, next, note } = cutPage(listed, pageSize);
     const makers = creation ? this.#makers(visit, creation, chosen) : [];
     const { search } = this.#extras;
     const [more, below] = await Promise.all([
@@ -260,26 +298,30 @@ ${choice}${formProblem(filtered.sent)}${search?.belowForm(visit)}
 ${
   shown.length > 0
     ? this.table(visit, shown, more)
-    : filtered.isSet
-      ? empty(`No ${many} found`, html`Change the filter, or see <a href="${this.#path}">all</a>.`)
-      : query('before') === ''
-        ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
-        : empty(`No older ${many}`, html`<a href="${pathWith(this.#path, kept)}">The newest ones</a>`)
+    : next !== null
+      ? empty(`No ${many} found so far`, `No entry that this page read matches. “Older” continues.`)
+      : filtered.isSet
+        ? empty(`No ${many} found`, html`Change the filter, or see <a href="${this.#path}">all</a>.`)
+        : query('before') === ''
+          ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
+          : empty(`No older ${many}`, html`<a href="${pathWith(this.#path, kept)}">The newest ones</a>`)
 }
-${listed.length > PAGE && nextPage(this.#path, { ...kept, before: shown.at(-1)!.id })}
+${next !== null && nextPage(this.#path, { ...kept, before: next })}
+${note !== undefined && html`<p class="faint pager">${note}</p>`}
 ${below}
 ${this.#ownerForms(visit, chosen, tried)}
 ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || shown.length === 0 })}`;
   }
 
   /** Reads the filters of the list from the query. */
-  #filtered({ query }: ResourceVisit): { values: Record<string, unknown>; isSet: boolean; sent: Sent } {
+  #filtered({ query }: ResourceVisit): Filtered {
     const { filters = {} } = this.#resource;
     const fields = (name: string) => (query(name) === '' ? [] : [query(name)]);
     const { values, given, problems } = readForm({ fields }, filters);
     const [problem] = Object.entries(problems).map(([name, text]) => `${filters[name]!.label}: ${text}`);
     const isSet = Object.values(values).some((value) => value !== undefined);
-    return { values, isSet, sent: { given, problems: problem === undefined ? {} : { '': problem } } };
+    const isInvalid = problem !== undefined;
+    return { values, isSet, isInvalid, sent: { given, problems: isInvalid ? { '': problem } : {} } };
   }
 
   /** Renders resources as a table, with the buttons of the list that the viewer may press. */
@@ -294,7 +336,7 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
     const offered = all.map((one) => buttons.filter((action) => this.#may(visit, action, one)));
     const hasButtons = offered.some(({ length }) => length > 0);
     const rows = all.map((one, index) => [
-      html`<a href="${this.#pathOf(visit, one)}">${nameOf(one)}</a>`,
+      linked(nameOf(one), this.#pathOf(visit, one)),
       ...listed.map((column) => cellOf(column, one)),
       ...more.map(({ cell }) => cell(one)),
       ...(hasButtons
@@ -389,8 +431,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
     const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
       ...{ title, status },
       body: await this.#list(withQuery(visit, scope, owner.id), {
-        verb: creation.verb,
-        sent: { given: { ...sent.given, [scope]: [owner.id] }, problems },
+        tried: { verb: creation.verb, sent: { given: { ...sent.given, [scope]: [owner.id] }, problems } },
       }),
     });
     if (Object.keys(sent.problems).length > 0) return again(sent.problems);
@@ -571,12 +612,16 @@ const isShownIn = <One>({ title, not }: Column<One>, where: 'list' | 'page') =>
 
 function cellOf<One>({ kind, value, shown }: Column<One>, one: One): Part {
   if (shown) {
-    const { badge: mark, tone, text, seconds, at } = shown(one);
+    const { badge: mark, tone, text, href, code, seconds, at } = shown(one);
     const lasting = seconds !== undefined && (tone ? badge(duration(seconds), tone) : duration(seconds));
-    return html`<span class="wrap">${mark !== undefined && badge(mark, tone)} ${lasting} ${text} ${at && moment(at)}</span>`;
+    const words = text !== undefined && href !== undefined ? linked(text, href) : text;
+    return html`<span class="wrap">${mark !== undefined && badge(mark, tone)} ${lasting} ${code !== undefined && html`<code>${code}</code>`} ${words} ${at && moment(at)}</span>`;
   }
   return written(value(one) ?? null, kind);
 }
+
+const linked = (text: string, href: string): Html =>
+  isUuid(text) ? uuid(text, href) : html`<a href="${href}">${text}</a>`;
 
 function written(value: Json, kind: Column<unknown>['kind']): Part {
   if (value === null || value === '') return kind === 'time' ? moment(null) : '';

@@ -6,7 +6,7 @@ import { InvalidValue } from './refusal.ts';
 /** The form control of a value. */
 export type Control =
   | { kind: 'text'; maxLength: number; placeholder?: string }
-  | { kind: 'choice'; choices: readonly string[] }
+  | ({ kind: 'choice'; choices: readonly string[] } & ChoiceTexts)
   /** Checkboxes. The command line takes comma-separated names. */
   | { kind: 'boxes'; choices: readonly string[] }
   | { kind: 'switch' }
@@ -14,6 +14,14 @@ export type Control =
    * Read from a file or a variable. Never an argument of a command, because every user of the machine could read it.
    */
   | { kind: 'secret'; fileOnly?: boolean };
+
+/** Texts of a choice in the console. */
+interface ChoiceTexts {
+  /** Text of each choice; absent if the names are shown. */
+  texts?: Record<string, string>;
+  /** Text of a filter that is not set; absent for `All`. */
+  unset?: string;
+}
 
 /** A value that a user enters: an option of a command and a field of a form. */
 export interface Field<T> {
@@ -90,13 +98,14 @@ export const name = (help: string): Field<string> => text({ label: 'Name', help,
 export function choice<T extends string>(
   { label, help, value = label.toLowerCase() }: Words,
   choices: readonly T[],
+  texts: ChoiceTexts = {},
 ): Field<T> {
   const read = (text: string) => {
     const match = choices.find((one) => one === text);
     if (match === undefined) throw new InvalidValue(`Must be one of: ${choices.join(', ')}.`);
     return match;
   };
-  return { label, help, value, required: true, read, control: { kind: 'choice', choices } };
+  return { label, help, value, required: true, read, control: { kind: 'choice', choices, ...texts } };
 }
 
 /** Creates a field for a list of names. `read` validates the list, for example with `readNames`. */

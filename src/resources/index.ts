@@ -11,7 +11,7 @@ interface Entry {
 }
 
 export type MenuGroup = 'Users' | 'Data' | 'Operate';
-export type HelpGroup = 'Users and data:' | 'Workspaces and access:' | 'Connections:';
+export type HelpGroup = 'Check and operate:' | 'Users and data:' | 'Workspaces and access:' | 'Connections:';
 
 /** Every described resource by its noun, in the order of the menu and of the help. A command loads only the file of its noun. */
 export const descriptions = {
@@ -23,6 +23,16 @@ export const descriptions = {
   exports: {
     load: async () => (await import('./exports.ts')).exports,
     menu: { group: 'Users', path: '/exports', name: 'Exports', permit: 'segments' },
+  },
+  requests: {
+    load: async () => (await import('./requests.ts')).requests,
+    menu: { group: 'Data', path: '/requests', name: 'Requests', permit: 'delivery' },
+    help: 'Check and operate:',
+  },
+  'refused-objects': {
+    load: async () => (await import('./refused-objects.ts')).refusedObjects,
+    menu: { group: 'Data', path: '/refused-objects', name: 'Refused objects', permit: 'delivery' },
+    help: 'Check and operate:',
   },
   integrations: {
     load: async () => (await import('./integrations.ts')).integrations,

@@ -36,6 +36,10 @@ export interface Shown {
   badge?: string;
   tone?: Tone;
   text?: string | undefined;
+  /** Address that the text links to. */
+  href?: string;
+  /** Text in the font of code. */
+  code?: string;
   seconds?: number;
   at?: Date | null | undefined;
 }
@@ -72,6 +76,15 @@ export interface ListPage {
   before?: string | undefined;
   newestFirst?: boolean;
   limit: number;
+}
+
+/** A list that ended early or is incomplete. */
+export interface PartOfList<One> {
+  rows: One[];
+  /** Id at which the next page continues, if the list ended before `limit`. */
+  next?: string | undefined;
+  /** A sentence about the missing part. */
+  note?: string | undefined;
 }
 
 /** The result of an action. */
@@ -197,12 +210,18 @@ export interface Resource<One extends { id: string } = { id: string }> {
   /** Heading of the column with the name; absent for `Name`. */
   nameTitle?: string;
   columns: readonly Column<One>[];
-  list(context: Context, page: ListPage): Promise<One[]>;
+  list(context: Context, page: ListPage): Promise<One[] | PartOfList<One>>;
   /** Filters of the list. */
   filters?: Fields;
+  /** Returns the choices of text filters in the console: the name of each value, by filter. */
+  filterChoices?(context: Context, owner: Owner): Promise<Record<string, Record<string, string>>>;
   listing: {
     sentence: string;
     example: string;
+    /** Whether the command lists the newest first, as the console does. */
+    isNewestFirst?: boolean;
+    /** Maximum number of entries on a page of the console; absent for 50. */
+    pageSize?: number;
     /** Whether the command prints all at once, without paging. */
     isWhole?: boolean;
     /** Lists what applies without an owner. The command then needs no database. */
@@ -238,7 +257,7 @@ export const creation = <One, F extends Fields>(one: Creation<One, F>): Creation
 export const action = <One, F extends Fields>(one: Action<One, F>): Action<One> =>
   one as unknown as Action<One>;
 
-/** Returns a resource as JSON: alone, or as a row of a list. */
+/** Returns a resource as JSON, alone or as a row of a list, or as a row of the command's table. */
 export function rowOf<One>(
   { columns }: { columns: readonly Column<One>[] },
   one: One,
@@ -247,9 +266,22 @@ export function rowOf<One>(
   return Object.fromEntries(
     columns
       .filter(({ not }) => !not?.includes(output) && (output === 'table' || !not?.includes('json')))
-      .map(({ name, value }) => [name, value(one)] as const)
+      .map(({ name, value, cell = value }) => [name, (output === 'table' ? cell : value)(one)] as const)
       .filter((member): member is [string, Json] => member[1] !== undefined),
   );
+}
+
+/**
+ * Cuts a list that was read with a limit of `limit + 1` into a page.
+ * @returns `next`: id at which the next page continues; null on the last page
+ */
+export function cutPage<One extends { id: string }>(
+  listed: One[] | PartOfList<One>,
+  limit: number,
+): { rows: One[]; next: string | null; note: string | undefined } {
+  const { rows, next = null, note } = Array.isArray(listed) ? ({ rows: listed } as PartOfList<One>) : listed;
+  const shown = rows.slice(0, limit);
+  return { rows: shown, next: rows.length > limit ? shown.at(-1)!.id : next, note };
 }
 
 /** Creates the naming of a resource that is identified by its id only. */

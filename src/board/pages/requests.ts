@@ -9,22 +9,12 @@ import {
 import { html, type Part } from '../../platform/html.ts';
 import { meaningOf } from '../../profile/refusal.ts';
 import { MAX_COUNTED } from '../../queue/waiting-search.ts';
+import { requests } from '../../resources/requests.ts';
 import type { Tone } from '../../resources/resource.ts';
 import type { Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, PageError, type PageServices } from '../console.ts';
-import {
-  badge,
-  count,
-  duration,
-  empty,
-  facts,
-  MASK,
-  moment,
-  pathWith,
-  table,
-  workspaceChoice,
-} from '../layout.ts';
-import { requestList } from './request-list.ts';
+import { badge, count, duration, empty, facts, MASK, mayOpen, moment, pathWith, table } from '../layout.ts';
+import { resourcePages } from '../resource-pages.ts';
 
 /** Maximum number of workspaces searched if none is selected. */
 const MAX_WORKSPACES = 5;
@@ -37,23 +27,29 @@ const MAX_LANES = 16;
 
 const isRequestId = (text: string) => isVersionedUuid(text) && version(text) === 7;
 
+/** Additions to the list of requests: a field that finds a request by its id. */
+const [listPage] = resourcePages(requests, {
+  search: {
+    parameters: [],
+    fields: ({ query }) =>
+      html`<label class="grow">Request id <input type="search" name="id" value="${query('id')}" maxlength="100" autofocus></label>`,
+    belowForm: ({ query }) =>
+      query('id') !== '' &&
+      html`<p class="banner bad" role="alert">Invalid request id. It must be a UUID of version 7, for example 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`,
+  },
+  below: async ({ viewer }) =>
+    html`<p class="faint pager">Requests that still wait in the queue are found only by their id. The user of an applied object is not stored with the request: open the user under ${mayOpen(viewer, '/users') ? html`<a href="/users">Users</a>` : 'Users'} to see their failed objects.</p>`,
+});
+
+/** The list of requests. The id of a request leads to its page. */
 const searchPage: Page<PageServices> = {
-  method: 'get',
-  path: '/requests',
-  right: 'delivery',
+  ...listPage!,
   async handle(visit) {
-    const { workspaces, query } = visit;
-    const given = query('id').toLowerCase();
+    const given = visit.query('id').toLowerCase();
     const chosen = await chosenWorkspace(visit);
     if (isRequestId(given)) return { to: pathWith(`/requests/${given}`, { workspace: chosen?.id }) };
-    const body = html`<h1>Requests</h1>
-<p class="lead">What became of each object of a request. Its id is in the header X-Request-Id of the answer, in the log, and in every dead letter. Without an id, the list shows the latest requests of the chosen workspace.</p>
-${given !== '' && html`<p class="banner bad" role="alert">Invalid request id. It must be a UUID of version 7, for example 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`}
-<form class="row" method="get" action="/requests" role="search">
-<label class="grow">Request id <input type="search" name="id" value="${given}" maxlength="100" autofocus></label>
-${workspaceChoice(workspaces, chosen)}<button class="main">Show</button></form>
-${await requestList(visit, chosen ?? workspaces[0]!)}`;
-    return { title: 'Requests', body, ...(given !== '' && { status: 400 }) };
+    const reply = await listPage!.handle(visit);
+    return { ...reply, ...(given !== '' && { status: 400 }) };
   },
 };
 

@@ -1,0 +1,155 @@
+import { millisecondsOf } from '../platform/ids.ts';
+import { type LatestRequest, readLatestRequests, requestArrays } from '../store/latest-requests.ts';
+import { choice, optional, readId, text } from './fields.ts';
+import { type Context, describeResource, iso, type Shown } from './resource.ts';
+
+/** Maximum number of API keys in the filter of the console. */
+const MAX_KEYS = 200;
+
+/** A request of a workspace. Its API key can have been deleted. */
+interface ShownRequest extends LatestRequest {
+  workspaceId: string;
+  /** Name of the API key. */
+  key: string | undefined;
+}
+
+const states = ['applied', 'failed', 'refused'] as const;
+
+interface Filters {
+  key?: string;
+  array?: string;
+  state?: (typeof states)[number];
+}
+
+/** Returns whether a request passes the filters. */
+const wantedBy =
+  ({ key, array, state }: Filters) =>
+  (request: LatestRequest): boolean =>
+    (key === undefined || request.keyId === key) &&
+    (array === undefined || request.arrays.has(array)) &&
+    (state === undefined ||
+      (state === 'applied' ? request.accepted > 0 && request.failed === 0 : request[state] > 0));
+
+const problemCount = (objects: number): Shown =>
+  objects > 0 ? { badge: String(objects), tone: 'bad' } : { text: '0' };
+
+/** Returns the names of API keys by id. */
+export async function namesOfKeys(
+  { database: { prisma } }: Pick<Context, 'database'>,
+  { workspaceIds, keyIds }: { workspaceIds: readonly string[]; keyIds: readonly string[] },
+): Promise<Map<string, string>> {
+  if (keyIds.length === 0) return new Map();
+  const keys = await prisma.apiKey.findMany({
+    where: { id: { in: [...new Set(keyIds)] }, workspaceId: { in: [...new Set(workspaceIds)] } },
+    select: { id: true, name: true },
+  });
+  return new Map(keys.map(({ id, name }) => [id, name]));
+}
+
+/** Requests whose objects were applied or refused. The page of a single request is special: it follows each object. */
+export const requests = describeResource<ShownRequest>({
+  noun: 'requests',
+  one: 'request',
+  many: 'requests',
+  title: 'Requests',
+  sentence: 'List the latest requests of a workspace, with the numbers of their objects.',
+  example: 'requests list --workspace default',
+  lead: 'The result for each object of a request. The id of a request is in the header X-Request-Id of the answer, in the log, and in every dead letter. The list shows requests whose objects were applied or refused, the latest first.',
+  scope: 'workspace',
+  isOfOne: true,
+  isListOnly: true,
+  permit: 'delivery',
+  nameTitle: 'Request',
+  columns: [
+    { name: 'request_id', value: ({ id }) => id },
+    {
+      name: 'arrived_at',
+      title: 'Arrived',
+      kind: 'time',
+      value: ({ id }) => iso(new Date(millisecondsOf(id))),
+    },
+    { name: 'operation', value: ({ operation }) => operation ?? null },
+    { name: 'arrays', value: ({ arrays }) => [...arrays] },
+    {
+      name: 'sent_to',
+      title: 'Endpoint or arrays',
+      kind: 'code',
+      value: ({ operation, arrays }) => operation ?? [...arrays].join(', '),
+      not: ['json', 'table'],
+    },
+    { name: 'api_key_id', value: ({ keyId }) => keyId ?? null, not: ['table'] },
+    {
+      name: 'api_key',
+      title: 'API key',
+      value: ({ key }) => key ?? null,
+      shown: ({ key, keyId }) => ({ text: key ?? keyId ?? 'none' }),
+    },
+    { name: 'accepted', title: 'Accepted', kind: 'number', value: ({ accepted }) => accepted },
+    {
+      name: 'refused',
+      title: 'Refused',
+      kind: 'number',
+      value: ({ refused }) => refused,
+      shown: ({ refused }) => problemCount(refused),
+    },
+    {
+      name: 'failed',
+      title: 'Failed',
+      kind: 'number',
+      value: ({ failed }) => failed,
+      shown: ({ failed }) => problemCount(failed),
+    },
+  ],
+  filters: {
+    key: optional(
+      text({ label: 'API key', help: 'only requests of the API key with this id', value: 'id' }, readId),
+    ),
+    array: optional(
+      choice({ label: 'Objects in', help: 'only requests with objects in this array', value: 'array' }, [
+        ...requestArrays,
+      ]),
+    ),
+    state: optional(
+      choice({ label: 'Status', help: 'only requests with this result', value: 'state' }, states, {
+        texts: { failed: 'with failed objects', refused: 'with refused objects' },
+      }),
+    ),
+  },
+  async filterChoices({ database: { prisma } }, { id }) {
+    const keys = await prisma.apiKey.findMany({
+      where: { workspaceId: id },
+      orderBy: { createdAt: 'desc' },
+      take: MAX_KEYS,
+      select: { id: true, name: true },
+    });
+    return { key: Object.fromEntries(keys.map((one) => [one.id, one.name])) };
+  },
+  listing: {
+    sentence:
+      'List the requests whose objects were applied or refused, the latest first. Requests that wait in the queue are not listed.',
+    example: 'requests list --workspace default --state failed --json',
+    isNewestFirst: true,
+    pageSize: 100,
+  },
+  async list({ database }, { owners = [], before, filters = {}, limit }) {
+    const [workspaceId] = owners;
+    if (workspaceId === undefined) return [];
+    const { requests: listed, boundary } = await readLatestRequests(database.pool, {
+      ...{ workspaceId, before, limit, isWanted: wantedBy(filters as Filters) },
+    });
+    const page = listed.slice(0, limit);
+    const names = await namesOfKeys(
+      { database },
+      { workspaceIds: [workspaceId], keyIds: page.flatMap(({ keyId }) => keyId ?? []) },
+    );
+    const rows = page.map((one) => ({ ...one, workspaceId, key: names.get(one.keyId ?? '') }));
+    return { rows, next: boundary };
+  },
+  find: async () => undefined,
+  nameOf: ({ id }) => id,
+  pathOf: ({ id, workspaceId }) => `/requests/${id}?workspace=${workspaceId}`,
+  ownerOf: ({ workspaceId }) => workspaceId,
+  naming: { argument: '<id>', help: 'id of the request', isWithin: true },
+  empty: 'Requests appear here once their objects are applied or refused.',
+  actions: [],
+});
