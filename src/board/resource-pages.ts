@@ -63,6 +63,10 @@ export interface Extras<One> {
     fields(visit: ResourceVisit, owner: Owner | undefined): Part;
     /** Section below the form. */
     belowForm(visit: ResourceVisit): Part;
+    /** Returns the address of the page that the search text names. The list is then not shown. */
+    opens?(visit: ResourceVisit): Promise<string | undefined>;
+    /** Whether the search text breaks its rule, so that the answer is 400. */
+    isInvalid?(visit: ResourceVisit): boolean;
   };
   /** List columns that only the console has. */
   columns?(visit: ResourceVisit, owner: Owner | undefined): Promise<ExtraColumn<One>[]>;
@@ -148,11 +152,14 @@ class Renderer<One extends { id: string }> {
         ...{ method: 'get', path: this.#path, right: permit },
         handle: async (visit) => {
           const entered = this.#entered(visit);
+          const { search } = this.#extras;
+          const to = await search?.opens?.(entered);
+          if (to !== undefined) return { to };
           const filtered = this.#filtered(entered);
           return {
             ...{ title, body: await this.#list(entered, { filtered }) },
             ...this.#noticeOf(visit, { isList: true }),
-            ...(filtered.isInvalid && { status: 400 }),
+            ...((filtered.isInvalid || search?.isInvalid?.(entered)) && { status: 400 }),
           };
         },
       },

@@ -41,7 +41,7 @@ import { permissionSetExtras, teamExtras } from './pages/holders.ts';
 import { keyExtras } from './pages/keys.ts';
 import { preferenceCenterPages } from './pages/preference-centers.ts';
 import { refusedObjectPages } from './pages/refused-objects.ts';
-import { requestPages } from './pages/requests.ts';
+import { requestExtras, requestPages } from './pages/requests.ts';
 import { searchPages } from './pages/search.ts';
 import { segmentPages } from './pages/segments.ts';
 import { sessionPages } from './pages/sign-in.ts';
@@ -168,6 +168,7 @@ const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
   integrations: integrationExtras,
   keys: keyExtras,
   'permission-sets': permissionSetExtras,
+  requests: requestExtras,
   teams: teamExtras,
   workspaces: workspaceExtras,
 };

@@ -311,14 +311,14 @@ describe('access to each route by role', () => {
     };
     expect(await namesFor('operator')).toEqual([
       ...['/users', '/segments', '/preference-centers', '/groups', '/exports'],
-      ...['/requests', '/refused-objects', '/dead-letters', '/syncs', '/imports', '/streams'],
+      ...['/dead-letters', '/requests', '/refused-objects', '/syncs', '/imports', '/streams'],
       ...['/', '/queues', '/audit', '/companies', '/workspaces', '/limits', '/keys', '/accounts'],
       ...['/permission-sets', '/teams', '/scim-tokens'],
     ]);
     expect(await namesFor('nothing')).toEqual(['/', '/queues']);
     expect(await namesFor('views users')).toEqual(['/users', '/', '/queues']);
     expect(await namesFor('developer')).toEqual([
-      ...['/requests', '/refused-objects', '/dead-letters', '/', '/queues'],
+      ...['/dead-letters', '/requests', '/refused-objects', '/', '/queues'],
     ]);
   });
 });

@@ -9,12 +9,11 @@ import {
 import { html, type Part } from '../../platform/html.ts';
 import { meaningOf } from '../../profile/refusal.ts';
 import { MAX_COUNTED } from '../../queue/waiting-search.ts';
-import { requests } from '../../resources/requests.ts';
 import type { Tone } from '../../resources/resource.ts';
 import type { Workspace } from '../access.ts';
-import { chosenWorkspace, type Page, PageError, type PageServices } from '../console.ts';
+import { chosenWorkspace, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, count, duration, empty, facts, MASK, mayOpen, moment, pathWith, table } from '../layout.ts';
-import { resourcePages } from '../resource-pages.ts';
+import type { Extras } from '../resource-pages.ts';
 
 /** Maximum number of workspaces searched if none is selected. */
 const MAX_WORKSPACES = 5;
@@ -27,30 +26,26 @@ const MAX_LANES = 16;
 
 const isRequestId = (text: string) => isVersionedUuid(text) && version(text) === 7;
 
-/** Additions to the list of requests: a field that finds a request by its id. */
-const [listPage] = resourcePages(requests, {
+const givenId = ({ query }: Visit<PageServices>) => query('id').toLowerCase();
+
+/** Additions to the list of requests: a field that opens a request by its id. */
+export const requestExtras: Extras<{ id: string }> = {
   search: {
     parameters: [],
     fields: ({ query }) =>
       html`<label class="grow">Request id <input type="search" name="id" value="${query('id')}" maxlength="100" autofocus></label>`,
-    belowForm: ({ query }) =>
-      query('id') !== '' &&
+    belowForm: (visit) =>
+      givenId(visit) !== '' &&
       html`<p class="banner bad" role="alert">Invalid request id. It must be a UUID of version 7, for example 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`,
+    async opens(visit) {
+      const id = givenId(visit);
+      if (!isRequestId(id)) return undefined;
+      return pathWith(`/requests/${id}`, { workspace: (await chosenWorkspace(visit))?.id });
+    },
+    isInvalid: (visit) => givenId(visit) !== '',
   },
   below: async ({ viewer }) =>
     html`<p class="faint pager">Requests that still wait in the queue are found only by their id. The user of an applied object is not stored with the request: open the user under ${mayOpen(viewer, '/users') ? html`<a href="/users">Users</a>` : 'Users'} to see their failed objects.</p>`,
-});
-
-/** The list of requests. The id of a request leads to its page. */
-const searchPage: Page<PageServices> = {
-  ...listPage!,
-  async handle(visit) {
-    const given = visit.query('id').toLowerCase();
-    const chosen = await chosenWorkspace(visit);
-    if (isRequestId(given)) return { to: pathWith(`/requests/${given}`, { workspace: chosen?.id }) };
-    const reply = await listPage!.handle(visit);
-    return { ...reply, ...(given !== '' && { status: 400 }) };
-  },
 };
 
 const tones: Record<string, Tone> = {
@@ -195,4 +190,4 @@ function refusedObjects({ refused, rejected }: FollowedRequest): Part {
 ${rejected > refused.length && html`<p class="faint pager">The first ${refused.length} are kept, of ${count(rejected, 'object')}.</p>`}`;
 }
 
-export const requestPages = [searchPage, follow];
+export const requestPages = [follow];
