@@ -1,5 +1,27 @@
 import type { Json } from '../profile/json.ts';
+import { text } from './fields.ts';
+import { InvalidValue } from './refusal.ts';
 import { type Column, iso, type Tone } from './resource.ts';
+
+/** Maximum length in characters of the reason for a discard. */
+const MAX_REASON = 500;
+
+/** Reads the reason for a discard, which is stored with the dead letter. */
+export function readReason(given: string): string {
+  const reason = given.trim();
+  if (reason === '' || reason.length > MAX_REASON)
+    throw new InvalidValue(`A reason must have 1 to ${MAX_REASON} characters.`);
+  return reason;
+}
+
+/** Fields of the forms that discard dead letters. */
+export const discardFields = {
+  why: text(
+    { label: 'Reason to discard', help: 'kept with the dead letter, for example: sent by a test' },
+    readReason,
+    { maxLength: MAX_REASON },
+  ),
+};
 
 /** A dead letter, as read for a list or alone. A list does not read the optional members. */
 export interface ShownDeadLetter {

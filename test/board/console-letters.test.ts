@@ -203,6 +203,41 @@ describe('dead letters', () => {
     ).toEqual([]);
   });
 
+  test('a group keeps the selection and the reason if the reason is too long, and shows the rule', async () => {
+    const reason = `group ${uuidv7()}`;
+    const ids = [
+      await scene.letterIn(scene.school, { reason }),
+      await scene.letterIn(scene.school, { reason }),
+    ];
+    const { text } = await page(scene.operator, `/dead-letters?workspace=${scene.school}`);
+    const group = /group=([^"]+)"/.exec(text.split('<tr>').find((row) => row.includes(reason))!)![1]!;
+    const fields = {
+      action: 'discard',
+      workspace: scene.school,
+      group: decodeURIComponent(group),
+      id: ids[0]!,
+    };
+    const long = await post(scene.operator, '/dead-letters', { ...fields, why: 'x'.repeat(501) });
+    expect(long.status).toBe(400);
+    const shown = await long.text();
+    expect(shown).toContain(`value="${ids[0]}" checked`);
+    expect(shown).not.toContain(`value="${ids[1]}" checked`);
+    expect(shown).toMatch(/name="why" value="x{501}"[^>]*aria-invalid="true"/);
+    expect(shown).toContain('A reason must have 1 to 500 characters.');
+    const none = await post(scene.operator, '/dead-letters', { ...fields, id: '', why: 'not selected' });
+    expect(none.status).toBe(400);
+    expect(await none.text()).toMatch(/Select at least one dead letter.*value="not selected"/s);
+    await post(scene.operator, '/dead-letters', { ...fields, why: 'a test' });
+    expect((await read(scene.installation.database, ids[0]!)).state).toBe('discarded');
+  });
+
+  test('a dead letter shows an empty reason as an error at its field', async () => {
+    const id = await scene.letterIn(scene.shop);
+    const reply = await post(scene.operator, `/dead-letters/${id}`, { action: 'discard', why: ' ' });
+    expect(reply.status).toBe(400);
+    expect(await reply.text()).toMatch(/name="why"[^>]*aria-invalid="true".*Reason to discard is required/s);
+  });
+
   test('a corrected dead letter is replayed, and its original and both users are kept', async () => {
     const id = await scene.letterIn(scene.shop);
     const mended = { ...failedEvent().object, identifier: { external_id: 'somebody else' }, name: 'mended' };

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { describeFailure } from '../../platform/format.ts';
-import { deadLetterColumns } from '../../resources/dead-letters.ts';
+import { deadLetterColumns, readReason } from '../../resources/dead-letters.ts';
 import { rowOf } from '../../resources/resource.ts';
 import {
   countDeadLetters,
@@ -11,16 +11,7 @@ import {
   readDeadLetter,
 } from '../../store/dead-letter-actions.ts';
 import { ANY_BYTES } from '../../store/dead-letters.ts';
-import {
-  addNoun,
-  addVerb,
-  PENSTOCK,
-  parseCount,
-  parseId,
-  parseIds,
-  parseReason,
-  Refusal,
-} from '../command.ts';
+import { addNoun, addVerb, PENSTOCK, parseCount, parseId, parseIds, parserOf, Refusal } from '../command.ts';
 import {
   commandLine,
   findWorkspaceId,
@@ -71,7 +62,7 @@ export function addDeadLetters(program: Command): void {
     example: 'dead-letters discard 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --reason "a test of the shop"',
   })
     .argument('<ids...>', 'ids of the dead letters', parseIds)
-    .requiredOption('--reason <reason>', 'reason, shown with the dead letter', parseReason)
+    .requiredOption('--reason <reason>', 'reason, shown with the dead letter', parserOf(readReason))
     .action(discard);
   addVerb(noun, 'mend', {
     sentence: 'Replace the object of a dead letter with a corrected one and replay it. The original is kept.',

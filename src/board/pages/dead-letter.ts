@@ -4,7 +4,7 @@ import { millisecondsOf } from '../../platform/ids.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
 import { fixAndReplay, MAX_FIXED_BYTES, NotFixed, replayDeadLetters } from '../../queue/dead-letters.ts';
-import { deadLetterColumns } from '../../resources/dead-letters.ts';
+import { deadLetterColumns, discardFields } from '../../resources/dead-letters.ts';
 import { discardDeadLetters, readDeadLetter, type WholeDeadLetter } from '../../store/dead-letter-actions.ts';
 import {
   type Counted,
@@ -28,6 +28,7 @@ import {
   tree,
   workspaceChoice,
 } from '../layout.ts';
+import { formFields, readForm, type Sent } from '../resource-form.ts';
 import { describedFacts } from '../resource-pages.ts';
 import { fieldLabel, fieldName, isNamed, type Leaf, leavesOf, readLike, withValues } from './failed-field.ts';
 
@@ -57,19 +58,23 @@ const show: Page<PageServices> = {
   },
 };
 
-interface Mending {
-  /** The submitted text, which is shown again. */
-  text: string;
-  problem: string;
+/** Rejected input, which the page shows again. */
+interface Rejected {
+  correction?: { text: string; problem: string };
+  discard?: Sent;
 }
 
-function letterPage({ viewer }: Visit<PageServices>, { letter, workspace }: Found, mending?: Mending): Html {
+function letterPage(
+  { viewer }: Visit<PageServices>,
+  { letter, workspace }: Found,
+  { correction, discard }: Rejected = {},
+): Html {
   const pii = viewer.can('pii', workspace.id);
   const mayChange = viewer.can('change', workspace.id) && letter.state === 'waiting';
   // If a replay did not reach the queue, it can be repeated. It then uses the same envelope.
   const mayReplay = viewer.can('change', workspace.id) && ['waiting', 'replaying'].includes(letter.state);
   return html`<h1>Dead letter <span class="id">${letter.id}</span></h1>
-${mending && html`<p class="banner bad" role="alert">${mending.problem}. The dead letter was not changed.</p>`}
+${correction && html`<p class="banner bad" role="alert">${correction.problem}. The dead letter was not changed.</p>`}
 <p class="lead wrap">${pii ? letter.reason : MASK}</p>
 <div class="card">${describedFacts(deadLetterColumns, { ...letter, workspace: workspace.name })}${facts([
     [
@@ -82,12 +87,12 @@ ${
   html`<div class="actions"><form method="post" action="/dead-letters/${letter.id}"><button class="main" name="action" value="replay">Replay</button></form></div>`
 }
 <h2>Object</h2>${objectOf(letter, pii)}
-${mayChange && pii && letter.object !== null && mendForm(letter, mending?.text)}
+${mayChange && pii && letter.object !== null && mendForm(letter, correction?.text)}
 ${
   mayChange &&
-  html`<h2>Discard</h2><p class="lead">For what can never be applied. It is kept with your reason, and replayed by nobody.</p>
-<form class="row" method="post" action="/dead-letters/${letter.id}"><label class="grow">Reason <input name="why" maxlength="${MAX_REASON}" required autocomplete="off"></label>
-<button class="danger" name="action" value="discard">Discard</button></form>`
+  html`<h2 id="discard">Discard</h2><p class="lead">For an object that can never be applied. It is kept with your reason, and cannot be replayed.</p>
+<form class="stack" method="post" action="/dead-letters/${letter.id}#discard">${formFields(discardFields, { id: 'discard', sent: discard })}
+<p class="actions"><button class="danger" name="action" value="discard">Discard</button></p></form>`
 }`;
 }
 
@@ -168,7 +173,12 @@ const act: Page<PageServices> = {
       case 'replay':
         return back((await replayDeadLetters(context, [id])).enqueued.length > 0 ? 'replayed' : 'nothing');
       case 'discard': {
-        const discard = { by: viewer.user, reason: readReason(field('why')), actor };
+        const { values, ...sent } = readForm(visit, discardFields);
+        if (Object.keys(sent.problems).length > 0) {
+          const body = letterPage(visit, selected, { discard: sent });
+          return { title: 'Dead letter', status: 400, body };
+        }
+        const discard = { by: viewer.user, reason: String(values.why), actor };
         return back(
           (await discardDeadLetters(database.pool, [id], discard)).length > 0 ? 'discarded' : 'nothing',
         );
@@ -182,7 +192,7 @@ const act: Page<PageServices> = {
           return back('mended');
         } catch (error) {
           if (!(error instanceof NotFixed)) throw error;
-          const body = letterPage(visit, selected, { text, problem: error.message });
+          const body = letterPage(visit, selected, { correction: { text, problem: error.message } });
           return { title: 'Dead letter', status: 400, body };
         }
       }
@@ -300,21 +310,6 @@ function groupTable(groups: DeadLetterGroup[], { viewer, workspaces }: Visit<Pag
     ],
     rows,
   )}`;
-}
-
-/** Maximum length in characters of the reason for a discard. */
-export const MAX_REASON = 500;
-
-/**
- * Validates the reason for a discard, which is stored with the dead letter.
- * @throws {PageError} if it is empty or too long
- */
-export function readReason(given: string): string {
-  const reason = given.trim();
-  if (reason === '') throw new PageError(400, 'Enter a reason. It is kept with the dead letter.');
-  if (reason.length > MAX_REASON)
-    throw new PageError(400, `A reason must have at most ${MAX_REASON} characters.`);
-  return reason;
 }
 
 /** Returns the time that is encoded in an id. */

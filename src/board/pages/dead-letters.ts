@@ -1,7 +1,7 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { replayDeadLetters } from '../../queue/dead-letters.ts';
-import { deadLetterColumns } from '../../resources/dead-letters.ts';
+import { deadLetterColumns, discardFields } from '../../resources/dead-letters.ts';
 import { discardDeadLetters, selectClosed } from '../../store/dead-letter-actions.ts';
 import {
   type Counted,
@@ -15,8 +15,9 @@ import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { brief, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import { formFields, formProblem, readForm, type Sent } from '../resource-form.ts';
 import { described } from '../resource-pages.ts';
-import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './dead-letter.ts';
+import { counted, filters, groupOf, groupsOf } from './dead-letter.ts';
 import { describeFailed, fieldLabel } from './failed-field.ts';
 
 const PAGE = 50;
@@ -34,27 +35,29 @@ const list: Page<PageServices> = {
   method: 'get',
   path: '/dead-letters',
   right: 'delivery',
-  async handle(visit) {
-    const { query } = visit;
-    const chosen = await chosenWorkspace(visit);
-    const state = query('state');
-    const content = await contentOf(visit, chosen, state);
-    const body = html`<h1>Dead letters</h1>
+  handle: (visit) => listPage(visit),
+};
+
+/** @param sent a form of the group whose values were rejected */
+async function listPage(visit: Visit<PageServices>, sent?: Sent): Promise<{ title: string; body: Html }> {
+  const { query } = visit;
+  const chosen = await chosenWorkspace(visit);
+  const state = query('state');
+  const content = await contentOf(visit, { chosen, state, sent });
+  const body = html`<h1>Dead letters</h1>
 <p class="lead">Accepted objects that could not be applied. Each is kept with its reason until it is replayed, discarded, or its user deleted.</p>
 <nav class="tabs" aria-label="States">${tabs.map(
-      ([name, text]) =>
-        html`<a class="tab" href="${pathWith('/dead-letters', { state: name, workspace: chosen?.id })}"${name === state && html` aria-current="page"`}>${text}</a>`,
-    )}</nav>
+    ([name, text]) =>
+      html`<a class="tab" href="${pathWith('/dead-letters', { state: name, workspace: chosen?.id })}"${name === state && html` aria-current="page"`}>${text}</a>`,
+  )}</nav>
 ${query('group') === '' && filters(visit, { chosen, state })}
 ${content}`;
-    return { title: 'Dead letters', body };
-  },
-};
+  return { title: 'Dead letters', body };
+}
 
 async function contentOf(
   visit: Visit<PageServices>,
-  chosen: Workspace | undefined,
-  state: string,
+  { chosen, state, sent }: { chosen: Workspace | undefined; state: string; sent: Sent | undefined },
 ): Promise<Part> {
   const { services, viewer, workspaces, query } = visit;
   const { pool } = services.database;
@@ -84,7 +87,7 @@ ${next && nextPage('/dead-letters', { state, kind, workspace: chosen?.id, before
           countGroup(pool, group),
         ])
       : [[], undefined];
-    return ofGroup({ viewer, workspace: chosen, key, group, number, letters });
+    return ofGroup({ viewer, workspace: chosen, key, group, number, letters, before, sent });
   }
   return groupsOf(visit, chosen, ids);
 }
@@ -97,9 +100,12 @@ interface OfGroup {
   group: GroupName | undefined;
   number: Counted | undefined;
   letters: DeadLetterOfGroup[];
+  /** Id at which the page begins. */
+  before: string | undefined;
+  sent: Sent | undefined;
 }
 
-function ofGroup({ viewer, workspace, key, group, number, letters }: OfGroup): Part {
+function ofGroup({ viewer, workspace, key, group, number, letters, before, sent }: OfGroup): Part {
   const self = { workspace: workspace.id, group: key };
   const head = html`<p><a href="${pathWith('/dead-letters', { workspace: workspace.id })}">All reasons</a></p>
 ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reason : MASK}</h2><p class="faint">${group.kind} in ${workspace.name}${number && html` · ${counted(number)} waiting`}</p>`}`;
@@ -115,11 +121,14 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
   const mayChange = viewer.can('change', workspace.id);
   const pii = viewer.can('pii', workspace.id);
   const shown = letters.slice(0, PAGE);
+  const checked = new Set(sent?.given.id);
   const rows = shown.map((letter) => {
     const { user, leaf, time } = describeFailed(letter.object, letter.reason);
     return [
       ...(mayChange
-        ? [html`<input type="checkbox" name="id" value="${letter.id}" aria-label="Select ${letter.id}">`]
+        ? [
+            html`<input type="checkbox" name="id" value="${letter.id}"${checked.has(letter.id) && html` checked`} aria-label="Select ${letter.id}">`,
+          ]
         : []),
       userCell(viewer, { user, pii, workspace }),
       leaf === undefined
@@ -144,13 +153,13 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
   // Enter in the reason field activates the first button of the form, even a hidden one. Without this button it would
   // replay.
   return html`${head}<form method="post" action="/dead-letters">
-<button name="action" value="discard" hidden></button>
-${Object.entries(self).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
+<button name="action" value="discard" hidden></button>${formProblem(sent)}
+${Object.entries({ ...self, ...(before !== undefined && { before }) }).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
 <div class="actions"><button type="button" data-check-all hidden>Select all on this page</button>
-<button class="main" name="action" value="replay">Replay selected</button>
-<button name="action" value="replay_group">Replay the latest ${count(MAX_PER_ACTION, '', '').trim()} of this group</button></div>
-<div class="actions"><label class="grow">Reason to discard <input name="why" maxlength="${MAX_REASON}" autocomplete="off"></label>
-<button class="danger" name="action" value="discard">Discard selected</button>
+<button class="main" name="action" value="replay" formnovalidate>Replay selected</button>
+<button name="action" value="replay_group" formnovalidate>Replay the latest ${count(MAX_PER_ACTION, '', '').trim()} of this group</button></div>
+<div class="stack">${formFields(discardFields, { id: 'discard', sent })}</div>
+<div class="actions"><button class="danger" name="action" value="discard">Discard selected</button>
 <button class="danger" name="action" value="discard_group">Discard the latest ${count(MAX_PER_ACTION, '', '').trim()}</button></div>
 ${listed}${next}
 </form>`;
@@ -200,7 +209,15 @@ const act: Page<PageServices> = {
       : group
         ? (await selectOfGroup(pool, { ...group, limit: MAX_PER_ACTION })).map(({ id }) => id)
         : [];
-    if (ids.length === 0) throw new PageError(400, 'Select at least one dead letter.');
+    const { values, given, problems } = readForm(visit, discardFields);
+    const again = async (found: Sent['problems']) => ({
+      ...(await listPage(
+        { ...visit, query: field },
+        { given: { ...given, id: fields('id') }, problems: found },
+      )),
+      status: 400,
+    });
+    if (ids.length === 0) return again({ '': 'Select at least one dead letter.' });
     const back = (done: string) => ({
       to: pathWith('/dead-letters', { workspace: workspaceId, group: field('group'), done }),
     });
@@ -218,8 +235,9 @@ const act: Page<PageServices> = {
       }
       case 'discard':
       case 'discard_group': {
+        if (Object.keys(problems).length > 0) return again(problems);
         const discarded = await discardDeadLetters(pool, ids, {
-          ...{ by: viewer.user, reason: readReason(field('why')), actor },
+          ...{ by: viewer.user, reason: String(values.why), actor },
         });
         return back(discarded.length > 0 ? 'discarded' : 'nothing');
       }
