@@ -30,9 +30,10 @@ const rooms: Record<string, string[]> = {
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
   ],
+  export: ['platform', 'object-store', 'profile', 'store', 'operations'],
   resources: [
     ...['platform', 'schemas', 'profile', 'integrations', 'object-store', 'streams', 'store', 'retention'],
-    ...['embedded', 'generated', 'queue'],
+    ...['embedded', 'generated', 'queue', 'operations', 'export'],
   ],
   docs: ['platform', 'profile'],
   import: [
@@ -46,7 +47,6 @@ const rooms: Record<string, string[]> = {
     'queue',
     'operations',
   ],
-  export: ['platform', 'object-store', 'profile', 'store', 'operations'],
   edge: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'preferences'],
     ...['store', 'queue', 'limits', 'processes', 'operations', 'docs', 'object-store', 'export', 'checks'],

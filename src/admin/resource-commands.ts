@@ -72,7 +72,7 @@ function consoleUrlOf({ BOARD_HOST, BOARD_PORT, BOARD_URL }: Config): string {
 }
 
 /** Adds a verb that acts on a workspace or a company. */
-function addOwnerVerb<One extends { id: string }>(
+export function addOwnerVerb<One extends { id: string }>(
   command: Command,
   resource: Resource<One>,
   creation: Creation<One>,

@@ -1,12 +1,12 @@
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
-import { validate } from 'uuid';
 import type { Account as DashboardAccount } from '../generated/prisma/client.ts';
 import { now, nowDate } from '../platform/clock.ts';
 import type { Log } from '../platform/log.ts';
 import { type Actor, audited, auditIn, recordAudit } from '../store/audit.ts';
 import { hashApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
+import { byNameOrId } from '../store/name-or-id.ts';
 import { beginSession, endSessions, findSession, leaveSession, touchSession } from '../store/sessions.ts';
 import { accountViewer, operatorViewer, type Viewer } from './access.ts';
 import type { VerifiedIdentity } from './openid-connect.ts';
@@ -152,9 +152,8 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       { email, company }: VerifiedIdentity,
       arrival: Arrival,
     ): Promise<{ secret: string } | { refused: 'unknown' | 'inactive'; companyId: string }> {
-      const which = validate(company) ? [{ id: company }, { name: company }] : [{ name: company }];
       const account = await prisma.account.findFirst({
-        where: { email, company: { OR: which } },
+        where: { email, company: byNameOrId(company) },
         select: { id: true, userName: true, companyId: true, sessionEpoch: true, active: true },
       });
       // The provider is trusted for this company only, so accounts of the address in other companies are not

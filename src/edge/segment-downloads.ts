@@ -1,12 +1,9 @@
 import { pipeline } from 'node:stream/promises';
 import type { Express, Request, Response } from 'express';
 import type { ErrorName } from '../errors.ts';
-import { fileOfLink, isBucket, openExportFiles } from '../export/segment-export.ts';
+import { DOWNLOADS, fileOfLink, openExportFiles } from '../export/segment-export.ts';
 import { ObjectStoreError } from '../object-store/object-store.ts';
-import type { DownloadSettings } from '../operations/operation.ts';
 import { isSignedDownload, readDownload } from '../operations/users.export.segment.ts';
-import type { Config } from '../platform/config.ts';
-import { reachable } from '../platform/lifecycle.ts';
 import { type MinimumRate, takenBy } from '../platform/response-order.ts';
 import { findLinkKey } from '../store/preference-centers.ts';
 import { findDownload } from '../store/segment-exports.ts';
@@ -15,9 +12,6 @@ import { DownloadSlots } from './download-slots.ts';
 import { createRequestSemaphore } from './load-shedding.ts';
 
 import type { EdgeServices } from './services.ts';
-
-/** Path of the files that links open. */
-const DOWNLOADS = '/exports';
 
 /** Limits of concurrent link look-ups. */
 const LOOK_UPS = {
@@ -30,12 +24,6 @@ const LOOK_UPS = {
 
 /** Minimum rate of a receiver: 64 KiB in 10 s. A slower one is cut off to free its slot. */
 const SLOWEST: MinimumRate = { bytes: 65_536, milliseconds: 10_000 };
-
-/** Reads the settings for links to exported files. */
-export function createDownloadSettings(config: Config): DownloadSettings {
-  const base = (config.PUBLIC_URL || `http://${reachable(config.HOST)}:${config.PORT}`).replace(/\/+$/, '');
-  return { isBucket: isBucket(config), urlOf: (token) => `${base}${DOWNLOADS}/${token}` };
-}
 
 /**
  * Adds the downloads of exported files. A link grants access to the users in the file like a key: it is signed with

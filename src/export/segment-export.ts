@@ -3,8 +3,11 @@ import path from 'node:path';
 import type { ObjectStore } from '../object-store/object-store.ts';
 import { type BucketSettings, openBySettings } from '../object-store/open-object-store.ts';
 import { toUserObject, userFields } from '../operations/export/user-fields.ts';
+import type { DownloadSettings } from '../operations/operation.ts';
 import { RECENT_DAYS } from '../operations/users.export.segment.ts';
+import type { Config } from '../platform/config.ts';
 import { NIL_UUID } from '../platform/ids.ts';
+import { reachable } from '../platform/lifecycle.ts';
 import type { AddressSettings } from '../platform/reach.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
@@ -222,6 +225,15 @@ export interface ExportFilesSettings extends BucketSettings, AddressSettings {
  */
 export function isBucket({ SEGMENT_EXPORT_URL }: Pick<ExportFilesSettings, 'SEGMENT_EXPORT_URL'>): boolean {
   return SEGMENT_EXPORT_URL.startsWith('s3://');
+}
+
+/** Path of the files that links open. */
+export const DOWNLOADS = '/exports';
+
+/** Reads the settings for links to exported files. */
+export function createDownloadSettings(config: Config): DownloadSettings {
+  const base = (config.PUBLIC_URL || `http://${reachable(config.HOST)}:${config.PORT}`).replace(/\/+$/, '');
+  return { isBucket: isBucket(config), urlOf: (token) => `${base}${DOWNLOADS}/${token}` };
 }
 
 /**

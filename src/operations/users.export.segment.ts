@@ -7,11 +7,12 @@ import type { Json } from '../profile/json.ts';
 import { refuse, required } from '../profile/refusal.ts';
 import { findUnstorable, uuidOf } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
+import type { Database } from '../store/database.ts';
 import { requireLinkKey } from '../store/preference-centers.ts';
-import { MAX_OPEN_EXPORTS, requestSegmentExport } from '../store/segment-exports.ts';
+import { MAX_OPEN_EXPORTS, type NewSegmentExport, requestSegmentExport } from '../store/segment-exports.ts';
 import { findSegment } from '../store/segments.ts';
 import { userFields } from './export/user-fields.ts';
-import type { DirectOperation } from './operation.ts';
+import type { DirectOperation, DownloadSettings } from './operation.ts';
 import { EXAMPLE_SEGMENT } from './segments.details.ts';
 
 /** Lifetime of a download link in hours, from the time at which the export is complete. */
@@ -63,17 +64,14 @@ export function usersExportSegment(serviceIdField: string): DirectOperation {
       const callback = readCallback(body);
       const segment = segmentId && (await findSegment(database.pool, workspaceId, segmentId));
       if (!segmentId || !segment) throw new ApiError('unknownSegment');
-      const url = downloads.isBucket
-        ? null
-        : downloads.urlOf(
-            signDownload({ workspaceId, exportId: id }, await requireLinkKey(database, workspaceId)),
-          );
-      const made = await requestSegmentExport(database.pool, {
-        ...{ workspaceId, id, segmentId, url, callback, ...chosen },
-        objectPrefix: `${randomUUID()}-${Math.floor(now / 1000)}`,
-        // A download link always leads to a ZIP file.
-        outputFormat: downloads.isBucket && body.output_format === 'gzip' ? 'gzip' : 'zip',
-      });
+      const wanted = { workspaceId, id, segmentId, callback, ...chosen, now };
+      const made = await requestSegmentExport(
+        database.pool,
+        await prepareExport(
+          { database, downloads },
+          { ...wanted, outputFormat: body.output_format === 'gzip' ? 'gzip' : 'zip' },
+        ),
+      );
       if (made === 'running') throw new ApiError('exportRunning');
       if (made === 'many') throw new ApiError('tooManyExports');
       return {
@@ -85,6 +83,25 @@ export function usersExportSegment(serviceIdField: string): DirectOperation {
         },
       };
     },
+  };
+}
+
+type WantedExport = Omit<NewSegmentExport, 'url' | 'objectPrefix'> & { now: number };
+
+/** Completes a wanted export with its download link and the prefix of its files. */
+export async function prepareExport(
+  { database, downloads }: { database: Database; downloads: DownloadSettings },
+  { now, ...wanted }: WantedExport,
+): Promise<NewSegmentExport> {
+  const { workspaceId, id: exportId, outputFormat } = wanted;
+  const url = downloads.isBucket
+    ? null
+    : downloads.urlOf(signDownload({ workspaceId, exportId }, await requireLinkKey(database, workspaceId)));
+  return {
+    ...{ ...wanted, url },
+    objectPrefix: `${randomUUID()}-${Math.floor(now / 1000)}`,
+    // A download link always leads to a ZIP file.
+    outputFormat: downloads.isBucket ? outputFormat : 'zip',
   };
 }
 

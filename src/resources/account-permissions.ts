@@ -1,4 +1,4 @@
-import { isUuid } from '../profile/values.ts';
+import { byNameOrId } from '../store/name-or-id.ts';
 import { type AppGroup, type GroupGrant, grantGroups } from '../store/permission-sets.ts';
 import { Refusal } from './refusal.ts';
 import type { Context } from './resource.ts';
@@ -46,11 +46,10 @@ async function store({ database: { pool }, actor }: Context, account: Account, c
 }
 
 /** Builds a filter for a name or an id. */
-const named = (text: string) => ({ OR: [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])] });
 
 /** @throws {Refusal} if the company has no such workspace; a workspace of another company gives the same error */
 async function workspaceOf({ database }: Context, companyId: string, nameOrId: string): Promise<string> {
-  const where = { companyId, ...named(nameOrId) };
+  const where = { companyId, ...byNameOrId(nameOrId) };
   const workspace = await database.prisma.workspace.findFirst({ where, select: { id: true } });
   if (!workspace) throw new Refusal('must be the name or id of a workspace of the company', 'workspace');
   return workspace.id;
@@ -72,7 +71,7 @@ export async function givePermissionSet(
   const { companyId } = account;
   const workspaceId = await workspaceOf(context, companyId, given.workspace);
   const set = await context.database.prisma.permissionSet.findFirst({
-    where: { companyId, ...named(given.set) },
+    where: { companyId, ...byNameOrId(given.set) },
     select: { id: true },
   });
   if (!set) throw new Refusal('must be the name or id of a permission set of the company', 'set');
@@ -93,7 +92,7 @@ export async function giveTeam(
   { permissions, ...given }: { workspace: string; team: string; permissions: string[] },
 ): Promise<void> {
   const workspaceId = await workspaceOf(context, account.companyId, given.workspace);
-  const where = { workspaceId, ...named(given.team) };
+  const where = { workspaceId, ...byNameOrId(given.team) };
   const matchingTeam = await context.database.prisma.team.findFirst({ where, select: { id: true } });
   if (!matchingTeam) throw new Refusal('must be the name or id of a team of the workspace', 'team');
   const team = { team: matchingTeam.id, permissions };
@@ -127,7 +126,7 @@ export async function removeTeam(context: Context, account: Account, nameOrId: s
   const own = groups.flatMap(({ teams = [] }) => teams.map(({ team }) => team));
   let id = nameOrId;
   if (!own.includes(id)) {
-    const where = { id: { in: own }, ...named(nameOrId) };
+    const where = { id: { in: own }, ...byNameOrId(nameOrId) };
     const matches = await context.database.prisma.team.findMany({ where, select: { id: true }, take: 2 });
     if (matches.length > 1)
       throw new Refusal('several teams of the account have this name; enter the id of one', 'team');

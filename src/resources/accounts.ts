@@ -8,6 +8,7 @@ import { findAccountPage } from '../store/accounts.ts';
 import { audited } from '../store/audit.ts';
 import { createInvitedAccount, inviteAccount, revokeInvitation } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
+import { byNameOrId } from '../store/name-or-id.ts';
 import { endSessions, listSessions } from '../store/sessions.ts';
 import {
   type Account,
@@ -140,7 +141,7 @@ async function findNamed(
     company === undefined
       ? undefined
       : await prisma.company.findFirst({
-          where: { OR: [{ name: company }, ...(isUuid(company) ? [{ id: company }] : [])] },
+          where: byNameOrId(company),
         });
   if (owner === null)
     throw new Refusal(`no company has the name or the id '${company}'; see penstock companies list`);

@@ -222,7 +222,7 @@ export function readNames<T extends string>(noun: string, supported: readonly T[
 }
 
 /** Splits a comma-separated list and removes duplicates. */
-function listOf(text: string): string[] {
+export function listOf(text: string): string[] {
   const entries = text.split(',').map((entry) => entry.trim());
   return [...new Set(entries.filter((entry) => entry !== ''))];
 }

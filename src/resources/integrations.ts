@@ -6,6 +6,7 @@ import { normalizeEmail } from '../profile/addresses.ts';
 import { isUuid } from '../profile/values.ts';
 import { type AuditEntry, audited } from '../store/audit.ts';
 import { deleteIfIdle, type SelectedIntegration, selectIntegrations } from '../store/integrations.ts';
+import { byNameOrId } from '../store/name-or-id.ts';
 import { change } from './change.ts';
 import { choice, commandOnly, flag, name, optional, secret, text, withDefault } from './fields.ts';
 import { readCredentials, readDefinition, sourceFields, whereIs } from './integration-source.ts';
@@ -72,7 +73,7 @@ async function findNamed(
     workspace === undefined
       ? undefined
       : await prisma.workspace.findFirst({
-          where: { OR: [{ name: workspace }, ...(isUuid(workspace) ? [{ id: workspace }] : [])] },
+          where: byNameOrId(workspace),
           select: { id: true },
         });
   if (owner === null)

@@ -1,8 +1,8 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { settings } from '../platform/config.ts';
 import { newId } from '../platform/ids.ts';
-import { isUuid } from '../profile/values.ts';
 import { readSpread } from '../store/installation.ts';
+import { byNameOrId } from '../store/name-or-id.ts';
 import { emptiestShard } from '../store/queue-shards.ts';
 import { change } from './change.ts';
 import { name, optional, readCount, text, withDefault } from './fields.ts';
@@ -24,10 +24,6 @@ function readShard(given: string): number {
     throw new InvalidValue(`Must be a whole number from 0 to ${maximum}.`);
   return shard;
 }
-
-const byNameOrId = (nameOrId: string) => ({
-  OR: [{ name: nameOrId }, ...(isUuid(nameOrId) ? [{ id: nameOrId }] : [])],
-});
 
 async function findById({ database: { prisma } }: Context, id: string): Promise<ShownWorkspace | undefined> {
   return (await prisma.workspace.findUnique({ where: { id }, include })) ?? undefined;

@@ -68,6 +68,7 @@ export const auditActions = {
   'segments.archive': ['penstock segments archive', 'post /segments/:id'],
   'segments.create': ['penstock segments create', 'post /segments'],
   'segments.download': ['get /segments/:id/users.csv'],
+  'segments.export': ['penstock segments export', 'post /exports'],
   'segments.update': ['penstock segments update', 'post /segments/:id'],
   'series.recount': ['penstock series recount'],
   'sessions.begin': ['(signing in)'],

@@ -61,7 +61,7 @@ const whyRejectedStatement = `
  * open exports
  */
 export async function requestSegmentExport(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   made: NewSegmentExport,
 ): Promise<ExportTarget | 'running' | 'many'> {
   const { workspaceId, id, segmentId, objectPrefix, fields, attributes, outputFormat, url, callback } = made;

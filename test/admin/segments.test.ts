@@ -73,3 +73,23 @@ describe('penstock segments', () => {
     expectRefusal(await on.run('segments preview --workspace shop'), 'set either --segment or --definition');
   });
 });
+
+describe('penstock segments export', () => {
+  test('starts an export and prints its link, and refuses an unknown field', async () => {
+    await on.json(create('Exported', germans));
+    const command = 'segments export --workspace shop --segment Exported';
+    expectRefusal(
+      await on.run(`${command} --fields email,shoe_size`),
+      'unknown field: shoe_size',
+      'external_id',
+    );
+    const started = await on.json(command);
+    expect(started).toEqual({
+      ...{ export_id: expect.any(String), segment: 'Exported', object_prefix: expect.any(String) },
+      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:3000\/exports\/[\w-]+$/),
+    });
+    const { exports } = await on.json('segments exports --workspace shop');
+    expect(exports[0]).toMatchObject({ export_id: started.export_id, state: 'open', callback: null });
+    expectRefusal(await on.run(command), "an export of 'Exported' is in progress");
+  });
+});

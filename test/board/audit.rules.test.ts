@@ -16,9 +16,16 @@ const reading = new Set([
   ...['companies', 'workspaces', 'keys', 'groups', 'teams', 'permission-sets', 'scim-tokens', 'accounts'].map(
     (noun) => `penstock ${noun} list`,
   ),
-  ...['preference-centers', 'integrations', 'limits', 'dead-letters', 'segments', 'streams'].map(
-    (noun) => `penstock ${noun} list`,
-  ),
+  ...[
+    'preference-centers',
+    'integrations',
+    'limits',
+    'dead-letters',
+    'segments',
+    'streams',
+    'requests',
+    'refused-objects',
+  ].map((noun) => `penstock ${noun} list`),
   ...['accounts', 'preference-centers', 'integrations', 'dead-letters', 'queue', 'streams'].map(
     (noun) => `penstock ${noun} show`,
   ),
@@ -90,7 +97,7 @@ const oneSided: Record<string, string> = {
   'retention.restore': 'an operator restores archived months',
   'retention.run': 'a worker runs it every day',
   'retention.set': 'a setting of the installation',
-  'segments.download': 'penstock export writes the users of a segment',
+  'segments.download': 'penstock segments export and penstock export write the users',
   'series.recount': 'an operator repairs counts',
   'syncs.download_rows': 'penstock integrations logs prints the rows',
   'users.block': 'an operator blocks an external id after an incident',

@@ -148,7 +148,7 @@ describe('live updates, previews and keyboard use in a browser', () => {
   });
 });
 
-/** Presses Tab until the element with this name has the focus. */
+/** Presses Tab until the element has the focus whose name is the text, or whose label begins with it. */
 async function tabTo(page: Page, name: string): Promise<void> {
   const focused = `(({ ariaLabel, labels, textContent }) =>
     ariaLabel ?? labels?.[0]?.textContent ?? textContent)(document.activeElement).trim()`;
@@ -156,7 +156,7 @@ async function tabTo(page: Page, name: string): Promise<void> {
   while (passed.length < 60) {
     await page.keyboard.press('Tab');
     const evaluated = await page.evaluate<string>(focused);
-    if (evaluated === name) return;
+    if (evaluated === name || evaluated.startsWith(`${name} `)) return;
     passed.push(evaluated);
   }
   throw new Error(`Tab does not lead to ${name}, but to ${passed.join(', ')}`);

@@ -130,3 +130,31 @@ test('a segment is downloaded as CSV with its users, by accounts that may export
   const { visitor } = await scene.people.arrive([], { appGroups });
   expect((await visitor.get(path)).status).toBe(403);
 });
+
+test('an export starts from a form, shows its link once, and keeps a wrong field at its place', async () => {
+  const [segment] = await scene.query('select name from segments where id = $1', scene.segment);
+  const fields = { workspace: scene.shop, segment: segment.name, fields: 'external_id,shoe_size' };
+  const wrong = await submit(scene.operator, '/exports', fields);
+  expect([wrong.status, wrong.invalid]).toEqual([400, ['fields']]);
+  expect(wrong.problem).toContain('Unknown field: shoe_size; the fields are');
+  expect([wrong.has('segment', segment.name), wrong.has('fields', fields.fields)]).toEqual([true, true]);
+  const missing = await submit(scene.operator, '/exports', { ...fields, segment: 'none', fields: 'email' });
+  expect(missing.invalid).toEqual(['segment']);
+
+  const started = await submit(scene.operator, '/exports', { ...fields, fields: 'external_id, email' });
+  expect(started.text).toMatch(/<code class="secret">http:\/\/[^<]+\/exports\/[\w-]+<\/code>/);
+  const listed = await (await scene.operator.get(`/exports?workspace=${scene.shop}`)).text();
+  expect(listed).toContain('being written');
+  const { rows } = await searchAudit(scene.installation.database.pool, { subject: scene.segment, limit: 1 });
+  expect(rows[0]).toMatchObject({
+    action: 'segments.export',
+    detail: { fields: ['external_id', 'email'] },
+  });
+  const again = await submit(scene.operator, '/exports', { ...fields, fields: 'email' });
+  expect([again.status, again.invalid]).toEqual([409, ['segment']]);
+
+  const permissions = ['view_segments', 'view_user_profile', 'export_user_data'];
+  const appGroups = [{ workspace: scene.shop, permissions, teams: [] }];
+  const { visitor } = await scene.people.arrive([], { appGroups });
+  expect((await post(visitor, '/exports', fields)).status).toBe(403);
+});

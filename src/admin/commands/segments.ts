@@ -20,6 +20,7 @@ import { addNoun, addVerb, PENSTOCK, parseCount, parseId, parseName, Refusal } f
 import { createSegment, refuseTakenSegment } from '../definitions.ts';
 import { change, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
+import { addOwnerVerb } from '../resource-commands.ts';
 
 /** Users per statement, so that each statement takes only a few hundredths of a second. */
 const PAGE = 5000;
@@ -88,6 +89,7 @@ export function addSegments(program: Command): void {
     .option('--limit <number>', 'maximum number of exports to show', parseCount, 50)
     .option('--after <id>', 'start after this export (paging)', parseId)
     .action(exports);
+  addOwnerVerb(noun, described, described.creation!);
   addVerb(noun, 'archive', {
     sentence: 'Archive a segment permanently. It can no longer be used, and its name stays reserved.',
     example: 'segments archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',

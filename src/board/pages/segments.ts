@@ -163,7 +163,7 @@ function segmentPage(viewer: Viewer, { segment, workspace }: One, shown: Shown =
     ['Updated', moment(segment.updatedAt)],
     ['Archived', segment.archivedAt && moment(segment.archivedAt)],
   ])}</div>
-${mayDownload && html`<p class="actions"><a class="button" href="${pathWith(`/segments/${segment.id}/users.csv`, { workspace: workspace.id })}">Download users as CSV</a></p>`}
+${mayDownload && html`<p class="actions"><a class="button" href="${pathWith(`/segments/${segment.id}/users.csv`, { workspace: workspace.id })}">Download users as CSV</a> ${isActive && html`<a class="button" href="${pathWith('/exports', { workspace: workspace.id })}#create">Start export</a>`}</p>`}
 ${!mayRead && html`<p class="lead">The filter contains personal data. It is shown with the permission “view_pii”.</p>`}
 ${shown.counted}
 ${isActive && mayRead && html`<h2>Filter</h2>${form(viewer, workspace, { action: `/segments/${segment.id}`, given, shown, segment })}`}
