@@ -3,8 +3,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 
 import { startedByNpm } from '../platform/environment.ts';
 
-import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
-import { MAX_NAME, readCount, readDay, readId, readName } from '../resources/fields.ts';
+import { readCount, readDay, readExternalId, readId, readName } from '../resources/fields.ts';
 import { InvalidValue, Refusal, refuseTaken } from '../resources/refusal.ts';
 
 /** File names of the command. In any other program, hints use the plain name `penstock`. */
@@ -81,21 +80,7 @@ export const parserOf =
 export const parseName = parserOf(readName);
 
 /** Parses an external id as the API does: white space and case are significant. */
-export function parseExternalId(text: string): string {
-  if (text === '' || Buffer.byteLength(text) > MAX_EXTERNAL_ID_BYTES) {
-    throw new InvalidArgumentError(`An external id must have 1 to ${MAX_EXTERNAL_ID_BYTES} bytes.`);
-  }
-  return text;
-}
-
-/** Parses a reason and trims it. */
-export function parseReason(text: string): string {
-  const reason = text.trim();
-  if (reason === '' || reason.length > MAX_NAME) {
-    throw new InvalidArgumentError(`A reason must have 1 to ${MAX_NAME} characters.`);
-  }
-  return reason;
-}
+export const parseExternalId = parserOf(readExternalId);
 
 export const parseCount = parserOf(readCount);
 

@@ -45,14 +45,23 @@ export function addVerbs<One extends { id: string }>(command: Command, resource:
       run(resource, async (context, one, { json }) => printRow(json, rowOf(resource, await one(context)))),
     );
   for (const action of resource.actions.filter(({ isConsoleOnly }) => !isConsoleOnly))
-    addFields(addNamed(command, resource, action), action.fields).action(
-      run(resource, async (context, one, options) => {
-        const values = readFields(action.fields, options);
-        print(resource, await action.run(context, { one: await one(context), values }), options.json);
-      }),
-    );
+    addAction(command, resource, action);
   for (const one of ownerActions) addOwnerVerb(command, resource, one);
   return command;
+}
+
+/** Adds the verb of an action. */
+export function addAction<One extends { id: string }>(
+  command: Command,
+  resource: Resource<One>,
+  action: Action<One>,
+): void {
+  addFields(addNamed(command, resource, action), action.fields).action(
+    run(resource, async (context, one, options) => {
+      const values = readFields(action.fields, options);
+      print(resource, await action.run(context, { one: await one(context), values }), options.json);
+    }),
+  );
 }
 
 const contextOf = (installation: Installation): Context => ({

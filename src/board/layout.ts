@@ -165,6 +165,9 @@ const notices: Record<string, string> = {
   named: 'Created. Clients use the id below.',
   changed: 'Changed.',
   archived: 'Archived. It can no longer be used, and its name stays reserved.',
+  forgotten: 'Silent processes were removed from the list.',
+  confirmed: 'The loss is confirmed. The message ends within seconds.',
+  revoked: 'Revoked permanently. New links work.',
   ended: 'Session ended. Its user must sign in again.',
   nothing_ended: 'No change: the session had already ended, or you are not allowed to end it.',
 };

@@ -275,13 +275,14 @@ class Renderer<One extends { id: string }> {
       empty: hint,
     } = this.#resource;
     const { query } = visit;
+    const { isId: isCursor = isUuid } = this.#resource;
     const { chosen, choice, ids } = await this.#owners(visit);
-    const { pageSize = PAGE } = listing;
+    const { pageSize = PAGE, nextText } = listing;
     const listed = await this.#resource.list(contextOf(visit), {
       owners: ids,
       ...(isOwner && { companyId: visit.viewer.companyId }),
       filters: filtered.values,
-      before: isUuid(query('before')) ? query('before') : undefined,
+      before: isCursor(query('before')) ? query('before') : undefined,
       newestFirst: true,
       limit: pageSize + 1,
     });
@@ -313,7 +314,7 @@ ${
           ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
           : empty(`No older ${many}`, html`<a href="${pathWith(this.#path, kept)}">The newest ones</a>`)
 }
-${next !== null && nextPage(this.#path, { ...kept, before: next })}
+${next !== null && nextPage(this.#path, { ...kept, before: next }, nextText)}
 ${note !== undefined && html`<p class="faint pager">${note}</p>`}
 ${below}
 ${this.#ownerForms(visit, chosen, tried)}

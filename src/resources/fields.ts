@@ -1,5 +1,6 @@
 import { DateTime } from 'luxon';
 import { isAddressOrSubnet } from '../platform/listen.ts';
+import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
 import { isUuid } from '../profile/values.ts';
 import { InvalidValue } from './refusal.ts';
 
@@ -158,6 +159,13 @@ export function readName(text: string): string {
   if (name === '' || name.length > MAX_NAME)
     throw new InvalidValue(`A name must have 1 to ${MAX_NAME} characters.`);
   return name;
+}
+
+/** Reads an external id, which is not trimmed. */
+export function readExternalId(text: string): string {
+  if (text === '' || Buffer.byteLength(text) > MAX_EXTERNAL_ID_BYTES)
+    throw new InvalidValue(`An external id must have 1 to ${MAX_EXTERNAL_ID_BYTES} bytes.`);
+  return text;
 }
 
 export function readCount(text: string): number {

@@ -24,6 +24,10 @@ export const descriptions = {
     load: async () => (await import('./exports.ts')).exports,
     menu: { group: 'Users', path: '/exports', name: 'Exports', permit: 'segments' },
   },
+  'blocked-ids': {
+    load: async () => (await import('./blocked-ids.ts')).blockedIds,
+    menu: { group: 'Users', path: '/blocked-ids', name: 'Blocked ids', permit: 'pii' },
+  },
   requests: {
     load: async () => (await import('./requests.ts')).requests,
     menu: { group: 'Data', path: '/requests', name: 'Requests', permit: 'delivery' },

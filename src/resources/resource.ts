@@ -220,6 +220,8 @@ export interface Resource<One extends { id: string } = { id: string }> {
     example: string;
     /** Whether the command lists the newest first, as the console does. */
     isNewestFirst?: boolean;
+    /** Link to the next page of the console; absent for `Older`. */
+    nextText?: string;
     /** Maximum number of entries on a page of the console; absent for 50. */
     pageSize?: number;
     /** Whether the command prints all at once, without paging. */

@@ -7,7 +7,16 @@ import { emptiestShard } from '../store/queue-shards.ts';
 import { change } from './change.ts';
 import { name, optional, readCount, text, withDefault } from './fields.ts';
 import { InvalidValue, Refusal, refuseTaken } from './refusal.ts';
-import { action, type Context, creation, describeResource, iso } from './resource.ts';
+import {
+  type Action,
+  action,
+  type Context,
+  type Creation,
+  creation,
+  describeResource,
+  iso,
+} from './resource.ts';
+import { markNumbers, setRetention } from './workspace-actions.ts';
 import { beginMove, isMoving, stateOfMove } from './workspace-moves.ts';
 
 const include = { company: { select: { name: true } } } satisfies Prisma.WorkspaceInclude;
@@ -28,6 +37,15 @@ function readShard(given: string): number {
 async function findById({ database: { prisma } }: Context, id: string): Promise<ShownWorkspace | undefined> {
   return (await prisma.workspace.findUnique({ where: { id }, include })) ?? undefined;
 }
+
+/** Returns the form of an action on a workspace. The command belongs to another noun. */
+const ofWorkspace = (verb: string, { run, ...made }: Creation<never>): Action<ShownWorkspace> => ({
+  ...{ ...made, verb, isConsoleOnly: true },
+  run: async (context, { one, values }) => {
+    await run(context, { owner: one, values });
+    return { one };
+  },
+});
 
 export const workspaces = describeResource<ShownWorkspace>({
   noun: 'workspaces',
@@ -175,5 +193,7 @@ export const workspaces = describeResource<ShownWorkspace>({
         return { row: { workspace_id: id, name: called, from, shard, held_ms: held } };
       },
     }),
+    ofWorkspace('set-retention', setRetention),
+    ofWorkspace('mark-invalid', markNumbers),
   ],
 });

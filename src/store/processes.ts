@@ -179,7 +179,7 @@ const forget = `
   select gone.name, gone.host, gone.pid from gone order by gone.name, gone.host, gone.pid`;
 
 /** A process, as an operator names it. */
-type NamedProcess = Pick<FleetProcess, 'name' | 'host' | 'pid'>;
+export type NamedProcess = Pick<FleetProcess, 'name' | 'host' | 'pid'>;
 
 /**
  * Removes processes that have sent no heartbeat for so many seconds, and returns them.

@@ -88,23 +88,16 @@ const oneSided: Record<string, string> = {
   'audit.download': 'penstock audit prints the entries, and leaves none',
   'exports.begin': 'writes to folders and buckets with the credentials of the operator',
   'imports.begin': 'reads files of the machine on which it runs',
-  'phone_numbers.mark_invalid': 'providers report invalid numbers, not people',
-  'processes.forget': 'a silent process leaves the list of the console by itself after an hour',
-  'preference_links.revoke': 'an operator revokes links after a leak',
-  'queue.confirm_loss': 'an operator confirms a loss after checking the stores',
   'queue.set_lanes': 'needs a restart of all processes',
   'retention.erase': 'an operator erases what is behind the retention',
   'retention.restore': 'an operator restores archived months',
   'retention.run': 'a worker runs it every day',
-  'retention.set': 'a setting of the installation',
   'segments.download': 'penstock segments export and penstock export write the users',
   'series.recount': 'an operator repairs counts',
   'syncs.download_rows': 'penstock integrations logs prints the rows',
-  'users.block': 'an operator blocks an external id after an incident',
   'users.preference_link': 'clients use GET /preference_center/v1/{id}/url/{userId}',
   'users.set_attribute': 'clients use POST /users/track',
   'users.set_subscription': 'clients use POST /subscription/status/set',
-  'users.unblock': 'an operator blocks an external id after an incident',
 };
 
 test('each audited action is in the console and on the command line, or has a reason', () => {

@@ -71,6 +71,8 @@ describe('access to each route by role', () => {
     ...[...all, 'views users', 'views whom', 'exports', 'exports masked', 'edits', 'imports'],
     ...['a permission set', 'counts segments', 'streams with users', 'makes streams'],
   ];
+  const pii = [...all, 'views whom', 'only pii', 'exports', 'streams with addresses', 'makes streams'];
+  const piiEditors = all;
   const editors = [...all, 'edits', 'imports'];
   const delivery = [...all, 'developer', 'event log', 'mends'];
   const streamMakers = [...all, 'makes streams'];
@@ -97,6 +99,7 @@ describe('access to each route by role', () => {
     other: number,
   ][] = [
     ['get /', () => '/', anyone, 200, 200],
+    ['post /', () => '/', ['operator'], 400, 403],
     ['get /search', () => '/search?q=a', anyone, 200, 200],
     ['get /home', () => '/home', anyone, 303, 303],
     ['get /history', () => '/history?range=day', anyone, 200, 200],
@@ -163,9 +166,14 @@ describe('access to each route by role', () => {
     ['get /segments/:id/users.csv', () => `/segments/${scene.segment}/users.csv`, all, 200, 404],
     ['post /segments/:id', () => `/segments/${scene.segment}`, segments, 400, 404],
     ['get /exports', () => '/exports', segments, 200, 200],
+    ['post /exports', () => '/exports', all, 400, 400],
+    ['get /blocked-ids', () => '/blocked-ids', pii, 200, 200],
+    ['post /blocked-ids', () => '/blocked-ids', piiEditors, 400, 400],
+    ['post /blocked-ids/:id', () => `/blocked-ids/${blocked}?workspace=${scene.shop}`, piiEditors, 400, 404],
     ['get /preference-centers', () => '/preference-centers', centers, 200, 200],
     ['get /preference-centers/:id', () => `/preference-centers/${scene.center}`, centers, 200, 404],
     ['get /preference-centers/:id', () => `/preference-centers/${scene.center}?user=user-1`, all, 200, 404],
+    ['post /preference-centers/:id', () => `/preference-centers/${scene.center}`, all, 400, 404],
     [
       'get /preference-centers/:id/preview',
       () => `/preference-centers/${scene.center}/preview`,
@@ -183,7 +191,7 @@ describe('access to each route by role', () => {
     ['get /workspaces', () => '/workspaces', usage, 200, 200],
     ['get /workspaces/:id', () => `/workspaces/${scene.shop}`, usage, 200, 404],
     ['post /workspaces', () => '/workspaces', ['operator'], 400, 403],
-    ['post /workspaces/:id', () => `/workspaces/${scene.shop}`, ['operator'], 400, 404],
+    ['post /workspaces/:id', () => `/workspaces/${scene.shop}`, all, 400, 404],
     ['get /limits', () => '/limits', usage, 200, 200],
     ['post /limits', () => '/limits', ['operator'], 400, 400],
     ['get /limits/:id', () => `/limits/users.track?workspace=${scene.shop}`, usage, 200, 404],
@@ -219,10 +227,16 @@ describe('access to each route by role', () => {
 
   /** Id of an account in the default company. */
   let account = '';
+  let blocked = '';
   const [team, set, token, begun] = [uuidv7(), uuidv7(), uuidv7(), uuidv7()];
   const arrived = new Map<string, Visitor>();
   beforeAll(async () => {
     account = (await scene.people.arrive()).id;
+    blocked = `${scene.shop}.${Buffer.from('undefined').toString('base64url')}`;
+    await scene.query(
+      "insert into blocked_external_ids (workspace_id, external_id, reason) values ($1, 'undefined', 'a bug')",
+      scene.shop,
+    );
     await scene.query(
       "insert into teams (id, workspace_id, name) values ($1, $2, 'Berlin')",
       team,
@@ -310,7 +324,7 @@ describe('access to each route by role', () => {
       return [...text.matchAll(/<li><a href="([^"]+)"/g)].map(([, path]) => path);
     };
     expect(await namesFor('operator')).toEqual([
-      ...['/users', '/segments', '/preference-centers', '/groups', '/exports'],
+      ...['/users', '/segments', '/preference-centers', '/groups', '/exports', '/blocked-ids'],
       ...['/dead-letters', '/requests', '/refused-objects', '/syncs', '/imports', '/streams'],
       ...['/', '/queues', '/audit', '/companies', '/workspaces', '/limits', '/keys', '/accounts'],
       ...['/permission-sets', '/teams', '/scim-tokens'],

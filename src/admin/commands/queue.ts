@@ -1,10 +1,10 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { settings } from '../../platform/config.ts';
-import { audited } from '../../store/audit.ts';
+import { confirmLoss } from '../../resources/operator-actions.ts';
 import { readTotals } from '../../store/counters.ts';
 import { presentMembers, readSpread } from '../../store/installation.ts';
-import { confirmLosses, listLosses } from '../../store/queue-losses.ts';
-import { addNoun, addVerb, parseCount, Refusal } from '../command.ts';
+import { listLosses } from '../../store/queue-losses.ts';
+import { addNoun, addVerb, parseCount } from '../command.ts';
 import { commandLine, withInstallation } from '../installation.ts';
 import { printJson, printPage, printRow } from '../output.ts';
 
@@ -134,15 +134,7 @@ async function losses({ json }: { json?: boolean }): Promise<void> {
 }
 
 async function confirm(number: number, { json }: { json?: boolean }): Promise<void> {
-  await withInstallation(async ({ database: { pool } }) => {
-    const [latest] = await listLosses(pool, 1);
-    if (!latest || number > latest.id)
-      throw new Refusal(`no loss has the number ${number}; see penstock queue losses`);
-    const confirmed = await audited(pool, commandLine(), async (tx) => {
-      const result = await confirmLosses(tx, number);
-      const subject = { kind: 'queue_loss', id: String(number) };
-      return { result, entries: result === 0 ? [] : [{ action: 'queue.confirm_loss', subject }] };
-    });
-    printRow(json, { confirmed });
+  await withInstallation(async ({ database }) => {
+    printRow(json, { confirmed: await confirmLoss({ database, actor: commandLine() }, number) });
   });
 }

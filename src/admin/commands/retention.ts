@@ -1,5 +1,7 @@
 import type { Command } from 'commander';
 import { describeFailure } from '../../platform/format.ts';
+import { setRetention } from '../../resources/workspace-actions.ts';
+import { workspaces } from '../../resources/workspaces.ts';
 import { openArchive, type Retention, requireStore } from '../../retention/files.ts';
 import {
   countDue,
@@ -12,16 +14,15 @@ import {
 } from '../../retention/plan.ts';
 import { ERASE_AFTER_DAYS, eraseDeleted, restoreMonth } from '../../retention/restore.ts';
 import { runRetention } from '../../retention/run.ts';
-import { setPolicy } from '../../store/archive-files.ts';
-import { audited, recordAudit } from '../../store/audit.ts';
+import { recordAudit } from '../../store/audit.ts';
 import { openRetentionPool } from '../../store/retention.ts';
 import { listFailures, noteFinished, type RetentionFailure } from '../../store/retention-runs.ts';
 import { addNoun, addVerb, PENSTOCK, parseCount, Refusal } from '../command.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printPage, printRow, type Row } from '../output.ts';
+import { addOwnerVerb } from '../resource-commands.ts';
 
 const HELD_DAYS = 30;
-const MAX_MONTHS = 1200;
 
 export function addRetention(program: Command): void {
   const noun = addNoun(program, 'retention', {
@@ -32,17 +33,7 @@ export function addRetention(program: Command): void {
     sentence: 'Show how many months each workspace keeps, and which months are archived.',
     example: 'retention show',
   }).action(show);
-  addVerb(noun, 'set', {
-    sentence: 'Set how many months a workspace keeps.',
-    example: 'retention set --workspace default --months 24',
-  })
-    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .requiredOption(
-      '--months <months>',
-      'a number of months, forever, or default (the value of RETENTION_MONTHS)',
-      parseMonths,
-    )
-    .action(set);
+  addOwnerVerb(noun, workspaces, setRetention);
   addVerb(noun, 'plan', {
     sentence: 'List the months that the next run would archive and drop, without a change.',
     example: 'retention plan',
@@ -73,17 +64,6 @@ export function addRetention(program: Command): void {
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .action(erase);
-}
-
-type Months = { months: number | null | undefined };
-
-function parseMonths(text: string): Months {
-  if (text === 'forever') return { months: null };
-  if (text === 'default') return { months: undefined };
-  const months = /^\d{1,4}$/.test(text) ? Number(text) : 0;
-  if (months < 1 || months > MAX_MONTHS)
-    throw new Refusal(`--months must be 1 to ${MAX_MONTHS}, forever or default (it is '${text}')`);
-  return { months };
 }
 
 function parseMonth(text: string): string {
@@ -135,27 +115,6 @@ async function show({ json }: { json?: boolean }): Promise<void> {
       });
     }
     printPage(json, 'workspaces', { rows, next: null });
-  });
-}
-
-async function set({
-  workspace,
-  months: { months },
-  json,
-}: {
-  workspace: string;
-  months: Months;
-  json?: boolean;
-}): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const { id, name } = await findWorkspace(database, workspace);
-    const kept = months === undefined ? 'default' : (months ?? 'forever');
-    await audited(database.pool, commandLine(), async (tx) => {
-      await setPolicy(tx, id, months);
-      const entry = { action: 'retention.set', subject: { kind: 'workspace', id }, workspaceId: id } as const;
-      return { result: undefined, entries: [{ ...entry, detail: { months: kept } }] };
-    });
-    printRow(json, { workspace: name, months: kept });
   });
 }
 

@@ -2,14 +2,8 @@ import type { Command } from 'commander';
 import { printedProblem } from '../../checks/registry.ts';
 import { rangesOf } from '../../platform/format.ts';
 import { rest } from '../../platform/poll.ts';
-import { type AuditEntry, audited } from '../../store/audit.ts';
-import {
-  forgetProcesses,
-  type SeenProcess,
-  SILENT_SECONDS,
-  unworkedLanes,
-  workersOf,
-} from '../../store/processes.ts';
+import { forgetSilent } from '../../resources/operator-actions.ts';
+import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
 import { addVerb, parseCount } from '../command.ts';
 import { type FleetNow, watchFleet } from '../doctor/fleet.ts';
 import { commandLine, withInstallation } from '../installation.ts';
@@ -188,18 +182,12 @@ export function addWorkers(program: Command): void {
     sentence:
       'Remove processes of every kind that have sent no heartbeat for 20 s from the list. A process that still runs is back with its next heartbeat.',
     example: 'workers forget',
-  }).action((_options, command: Command) => forgetSilent(command.optsWithGlobals()));
+  }).action((_options, command: Command) => forget(command.optsWithGlobals()));
 }
 
-async function forgetSilent({ json }: { json?: boolean }): Promise<void> {
-  await withInstallation(async ({ database: { pool } }) => {
-    const forgotten = await audited(pool, commandLine(), async (tx) => {
-      const result = await forgetProcesses(tx, SILENT_SECONDS);
-      const entries = result.map(({ name, host, pid }): AuditEntry => {
-        return { action: 'processes.forget', subject: { kind: 'process', id: `${name} ${host} ${pid}` } };
-      });
-      return { result, entries };
-    });
+async function forget({ json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const forgotten = await forgetSilent({ database, actor: commandLine() });
     if (json) printJson({ forgotten: forgotten.map((one) => ({ ...one })) });
     else
       process.stdout.write(

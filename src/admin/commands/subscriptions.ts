@@ -1,13 +1,12 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import type { PreferenceCenter } from '../../generated/prisma/client.ts';
-import { normalizePhone } from '../../profile/addresses.ts';
 import type { Json } from '../../profile/json.ts';
+import { revokePreferenceLinks } from '../../resources/operator-actions.ts';
 import { keyset } from '../../resources/resource.ts';
-import { type AuditEntry, audited } from '../../store/audit.ts';
+import { markInvalid, readPhone } from '../../resources/workspace-actions.ts';
 import type { Database } from '../../store/database.ts';
-import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
-import { type InvalidReason, invalidReasons, markInvalidNumbers } from '../../store/suppression-lists.ts';
-import { addNoun, addVerb, PENSTOCK, parseExternalId, parseId, Refusal } from '../command.ts';
+import { type InvalidReason, invalidReasons } from '../../store/suppression-lists.ts';
+import { addNoun, addVerb, PENSTOCK, parseExternalId, parseId, parserOf, Refusal } from '../command.ts';
 import { commandLine, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
@@ -77,15 +76,11 @@ async function revoke({ workspace, center, externalId, json }: RevokeOptions): P
   }
   await withInstallation(async ({ database }) => {
     const { id: workspaceId, name } = await findWorkspace(database, workspace);
-    const subject: Revoked =
+    const links =
       center === undefined
-        ? { kind: 'user', id: await requireUser(database, workspaceId, externalId!) }
-        : { kind: 'center', id: (await requireCenter(database, workspaceId, center)).id };
-    const revokedAt = await audited(database.pool, commandLine(), async (tx) => {
-      const of = { kind: subject.kind === 'user' ? 'user' : 'preference_center', id: subject.id };
-      const entry: AuditEntry = { action: 'preference_links.revoke', subject: of, workspaceId };
-      return { result: await revokeLinks(tx, workspaceId, subject), entries: [entry] };
-    });
+        ? { externalId: externalId! }
+        : { centerId: (await requireCenter(database, workspaceId, center)).id };
+    const revokedAt = await revokePreferenceLinks({ database, actor: commandLine() }, workspaceId, links);
     printRow(json, {
       workspace: name,
       ...(center === undefined ? { external_id: externalId! } : { preference_center_api_id: center }),
@@ -108,12 +103,6 @@ async function requireCenter(
   return center;
 }
 
-async function requireUser({ pool }: Database, workspaceId: string, externalId: string): Promise<string> {
-  const user = await findLinkUser(pool, workspaceId, externalId);
-  if (!user) throw new Refusal(`no user of the workspace has the external id '${externalId}'`);
-  return user.id;
-}
-
 function centerRowOf({ id, name, state, createdAt, updatedAt }: PreferenceCenter): Row {
   return {
     preference_center_api_id: id,
@@ -133,34 +122,23 @@ export function addPhoneNumbers(program: Command): void {
     sentence: 'Add phone numbers to the list that GET /sms/invalid_phone_numbers returns.',
     example: 'phone-numbers mark-invalid +14155552671 --workspace default --reason deactivated',
   })
-    .argument('<phones...>', 'phone numbers in E.164', parsePhone)
+    .argument('<phones...>', 'phone numbers in E.164', parsePhones)
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .addOption(new Option('--reason <reason>', 'reason').choices(invalidReasons).default('provider_error'))
-    .action(markInvalid);
+    .action(mark);
 }
 
-function parsePhone(text: string, before: string[] = []): string[] {
-  const read = normalizePhone(text);
-  if (!read?.valid)
-    throw new InvalidArgumentError('Must be a phone number in E.164, for example +14155552671.');
-  return [...before, read.phone];
-}
+const parsePhone = parserOf(readPhone);
 
-async function markInvalid(
+const parsePhones = (text: string, before: string[] = []): string[] => [...before, parsePhone(text)];
+
+async function mark(
   phones: string[],
   { workspace, reason, json }: { workspace: string; reason: InvalidReason; json?: boolean },
 ): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const { id: workspaceId } = await findWorkspace(database, workspace);
-    await audited(database.pool, commandLine(), async (tx) => {
-      await markInvalidNumbers(tx, workspaceId, { phones, reason });
-      const subject = { kind: 'workspace', id: workspaceId };
-      const detail = { reason, numbers: phones.length };
-      return {
-        result: undefined,
-        entries: [{ action: 'phone_numbers.mark_invalid', subject, workspaceId, detail }],
-      };
-    });
+    const { id } = await findWorkspace(database, workspace);
+    await markInvalid({ database, actor: commandLine() }, { id }, { phones, reason });
     printRow(json, { workspace, reason, marked: new Set(phones).size });
   });
 }

@@ -1,25 +1,17 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import type { BlockedExternalId, Prisma } from '../../generated/prisma/client.ts';
+import type { Prisma } from '../../generated/prisma/client.ts';
 import { normalizeEmail, searchedPhone } from '../../profile/addresses.ts';
+import { blockedIds, withId } from '../../resources/blocked-ids.ts';
+import { rowOf } from '../../resources/resource.ts';
 import { findByDeprecatedExternalId } from '../../store/alternate-identifiers.ts';
-import type { AuditEntry } from '../../store/audit.ts';
-import { MAX_BLOCKED } from '../../store/blocked-external-ids.ts';
 import type { Database } from '../../store/database.ts';
 import { findByExternalId } from '../../store/identifiers.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
 import { GLOBAL } from '../../store/subscription-states.ts';
-import {
-  addNoun,
-  addVerb,
-  PENSTOCK,
-  parseCount,
-  parseExternalId,
-  parseId,
-  parseReason,
-  Refusal,
-} from '../command.ts';
-import { change, findWorkspace, findWorkspaceId, withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { addNoun, addVerb, parseCount, parseExternalId, parseId, Refusal } from '../command.ts';
+import { findWorkspace, findWorkspaceId, withInstallation } from '../installation.ts';
+import { pageOf, printPage, type Row } from '../output.ts';
+import { addAction, addOwnerVerb } from '../resource-commands.ts';
 import { addUserRecords } from './user-records.ts';
 
 export function addUsers(program: Command): void {
@@ -29,26 +21,8 @@ export function addUsers(program: Command): void {
     example: 'users find ada --workspace default',
   });
   addUserRecords(noun);
-  addVerb(noun, 'block', {
-    sentence: 'Block an external id. Its objects are refused within KEY_CACHE_MS, and stored data stays.',
-    example: 'users block --workspace default --external-id undefined --reason "a bug of the shop"',
-  })
-    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .requiredOption('--external-id <id>', 'external id, as clients send it', parseExternalId)
-    .option(
-      '--reason <reason>',
-      'reason, shown in the list of blocked ids',
-      parseReason,
-      'blocked by command',
-    )
-    .action(block);
-  addVerb(noun, 'unblock', {
-    sentence: 'Unblock an external id permanently. Takes effect within KEY_CACHE_MS.',
-    example: 'users unblock --workspace default --external-id undefined',
-  })
-    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .requiredOption('--external-id <id>', 'external id, as clients send it', parseExternalId)
-    .action(unblock);
+  addOwnerVerb(noun, blockedIds, blockedIds.creation!);
+  addAction(noun, blockedIds, blockedIds.actions[0]!);
   addVerb(noun, 'blocked', {
     sentence: 'List the blocked external ids, with the reason of the operator or the rule that blocked them.',
     example: 'users blocked --workspace default --json',
@@ -58,69 +32,6 @@ export function addUsers(program: Command): void {
     .option('--after <workspace/id>', 'start after this one (paging)', parseCursor)
     .action(blocked);
   addUsersHistory(noun);
-}
-
-interface Named {
-  workspace: string;
-  externalId: string;
-  json?: boolean;
-}
-
-async function block({ externalId, reason, json, ...named }: Named & { reason: string }): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const { id: workspaceId, name } = await findWorkspace(database, named.workspace);
-    printRow(json, rowOf(name, await insertBlocked(database, { workspaceId, externalId }, reason)));
-  });
-}
-
-/**
- * Blocks an external id. If it is already blocked, its time and reason stay. Concurrent commands can exceed
- * MAX_BLOCKED by one, which does not affect web.
- * @throws {Refusal} if the workspace already has MAX_BLOCKED blocked ids
- */
-async function insertBlocked(database: Database, id: Key, reason: string): Promise<BlockedExternalId> {
-  const { prisma } = database;
-  const before = await prisma.blockedExternalId.findUnique({ where: { workspaceId_externalId: id } });
-  if (before?.unblockedAt === null) return before;
-  const others = await prisma.blockedExternalId.count({
-    where: { workspaceId: id.workspaceId, unblockedAt: null },
-  });
-  if (others >= MAX_BLOCKED) {
-    throw new Refusal(`a workspace can have at most ${MAX_BLOCKED} blocked external ids; unblock one first`);
-  }
-  return change(database, async (tx) => {
-    const result = await tx.blockedExternalId.upsert({
-      where: { workspaceId_externalId: id },
-      create: { ...id, reason },
-      update: { reason, blockedAt: new Date(), unblockedAt: null },
-    });
-    return { result, entries: [entryOf('users.block', id)] };
-  });
-}
-
-/** Builds an audit entry without the external id, which may identify a person. The block with the id has its time. */
-function entryOf(action: 'users.block' | 'users.unblock', { workspaceId }: Key): AuditEntry {
-  return { action, subject: { kind: 'workspace', id: workspaceId }, workspaceId };
-}
-
-async function unblock({ externalId, json, ...named }: Named): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const { id: workspaceId, name } = await findWorkspace(database, named.workspace);
-    const key = { workspaceId, externalId };
-    const row = await change(database, async (tx) => {
-      // The condition on unblockedAt keeps the time of the first unblocking.
-      const { count } = await tx.blockedExternalId.updateMany({
-        where: { ...key, unblockedAt: null },
-        data: { unblockedAt: new Date() },
-      });
-      const result = await tx.blockedExternalId.findUnique({ where: { workspaceId_externalId: key } });
-      return { result, entries: count === 0 ? [] : [entryOf('users.unblock', key)] };
-    });
-    if (row === null) {
-      throw new Refusal(`the external id '${externalId}' is not blocked; see ${PENSTOCK} users blocked`);
-    }
-    printRow(json, { ...rowOf(name, row), unblocked_at: row.unblockedAt?.toISOString() ?? null });
-  });
 }
 
 interface ListOptions {
@@ -133,7 +44,7 @@ interface ListOptions {
 async function blocked(options: ListOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const workspaceId = await findWorkspaceId(database, options.workspace);
-    const blockedIds = await database.prisma.blockedExternalId.findMany({
+    const stored = await database.prisma.blockedExternalId.findMany({
       where: {
         unblockedAt: null,
         ...(workspaceId && { workspaceId }),
@@ -143,8 +54,8 @@ async function blocked(options: ListOptions): Promise<void> {
       take: options.limit + 1,
       include: { workspace: { select: { name: true } } },
     });
-    const { shown, next } = pageOf(blockedIds, options.limit, cursorOf);
-    const rows = shown.map((row) => rowOf(row.workspace.name, row));
+    const { shown, next } = pageOf(stored, options.limit, cursorOf);
+    const rows = shown.map((row) => rowOf(blockedIds, withId(row)));
     printPage(options.json, 'blocked users', { rows, next });
   });
 }
@@ -173,10 +84,6 @@ function afterCursor({ workspaceId, externalId }: Key): Prisma.BlockedExternalId
   return {
     OR: [{ workspaceId: { gt: workspaceId } }, { workspaceId, externalId: { gt: externalId } }],
   };
-}
-
-function rowOf(workspace: string, { externalId, reason, blockedAt }: BlockedExternalId): Row {
-  return { workspace, external_id: externalId, reason, blocked_at: blockedAt.toISOString() };
 }
 
 /** Adds the verb `history` to the noun `users`. */

@@ -3,8 +3,12 @@ import type { StoreState } from '../../checks/readings.ts';
 import { amount, living } from '../../checks/text.ts';
 import { grouped, rangesOf } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { confirmLoss, forgetSilent } from '../../resources/operator-actions.ts';
+import { Refusal } from '../../resources/refusal.ts';
+import type { QueueLoss } from '../../store/installation.ts';
 import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
-import type { Page, PageServices } from '../console.ts';
+import { isPermitted } from '../access.ts';
+import { type Page, PageError, type PageServices } from '../console.ts';
 import type { FleetState } from '../fleet.ts';
 import { badge, count, duration, empty, fullTime, moment, table } from '../layout.ts';
 import { problemList } from '../problems.ts';
@@ -46,10 +50,45 @@ const show: Page<PageServices> = {
 ${part('problems', problemList(now.problems, viewer))}${part('figures', parts.figures!)}
 <h2 id="lanes">Lanes</h2>${part('lanes', parts.lanes!)}
 <h2 id="processes">Processes</h2>${part('processes', parts.processes!)}
+${isPermitted(viewer, 'operator') && operatorForms(now, services.loss())}
 <h2>Stores</h2>${part('stores', parts.stores!)}
 <h2 id="limits">Load shedding</h2>${part('marks', parts.marks!)}
 ${drawn && html`${chartsHead(range)}${part('charts', drawn)}`}`;
     return { title: 'Health', body };
+  },
+};
+
+/** Renders the actions on the installation; empty if no process is silent and no loss is unconfirmed. */
+const operatorForms = ({ processes = [] }: FleetState, loss: QueueLoss | undefined): Part =>
+  html`${
+    processes.some(({ silentSeconds }) => silentSeconds > SILENT_SECONDS) &&
+    html`<form method="post" action="/"><p class="actions"><button name="action" value="forget">Remove silent processes from the list</button> <span class="faint">A process that still runs is back with its next heartbeat.</span></p></form>`
+  }${
+    loss &&
+    html`<form method="post" action="/"><input type="hidden" name="loss" value="${loss.latest}"><p class="actions"><button class="danger" name="action" value="confirm_loss">Confirm the loss ${loss.latest}</button> <span class="faint">Ends the message about this loss and all earlier ones. Senders have to send the lost objects again.</span></p></form>`
+  }`;
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/',
+  right: 'operator',
+  async handle({ services: { database }, actor, field }) {
+    switch (field('action')) {
+      case 'forget':
+        await forgetSilent({ database, actor });
+        return { to: '/?done=forgotten' };
+      case 'confirm_loss': {
+        const number = Number(field('loss'));
+        if (!Number.isSafeInteger(number) || number < 1)
+          throw new PageError(400, "'loss' must be the number of a loss.");
+        await confirmLoss({ database, actor }, number).catch((error: unknown) => {
+          throw error instanceof Refusal ? new PageError(400, error.message) : error;
+        });
+        return { to: '/?done=confirmed' };
+      }
+      default:
+        throw new PageError(400, "'action' must be forget or confirm_loss.");
+    }
   },
 };
 
@@ -261,4 +300,4 @@ function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
   );
 }
 
-export const healthPages = [show];
+export const healthPages = [show, act];

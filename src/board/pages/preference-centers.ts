@@ -6,11 +6,15 @@ import { documentOf, type Head } from '../../preferences/page.ts';
 import { RendererBusy } from '../../preferences/renderer.ts';
 import { type LiveGroup, sampleView, type View, viewOf } from '../../preferences/submission.ts';
 import { TemplateError } from '../../preferences/template.ts';
+import { MAX_EXTERNAL_ID_BYTES } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
+import { optional, readExternalId, text } from '../../resources/fields.ts';
+import { revokePreferenceLinks } from '../../resources/operator-actions.ts';
+import { Refusal } from '../../resources/refusal.ts';
 import type { StoredUser } from '../../store/export.ts';
 import type { Workspace } from '../access.ts';
-import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
+import { lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import {
   badge,
   count,
@@ -24,6 +28,7 @@ import {
   uuid,
   workspaceChoice,
 } from '../layout.ts';
+import { formFields, formProblem, problemsOf, readForm, type Sent } from '../resource-form.ts';
 import { chooseUser, chosenUser, presentWorkspace } from './groups.ts';
 
 /** Number of preference centers on a list page. */
@@ -112,33 +117,50 @@ async function findCenter({ services, findWorkspace, params }: Visit<PageService
   return { center, workspace };
 }
 
+/** Fields of the form that revokes links. */
+const revokeFields = {
+  external_id: optional(
+    text(
+      {
+        label: 'External id',
+        help: 'revoke the links of this user to all preference centers; empty: the links of all users to this one',
+        value: 'id',
+      },
+      readExternalId,
+      { maxLength: MAX_EXTERNAL_ID_BYTES },
+    ),
+  ),
+};
+
 const show: Page<PageServices> = {
   method: 'get',
   path: '/preference-centers/:id',
   right: 'centers',
-  async handle(visit) {
-    const { viewer, query } = visit;
-    const { center, workspace } = await findCenter(visit);
-    const user = await chosenUser(visit, workspace);
-    const path = `/preference-centers/${center.id}`;
-    const shown = {
-      screen: choice(screens, query('screen')),
-      template: choice(templates, query('template')),
-    };
-    const linkTo = (change: Partial<typeof shown>) =>
-      pathWith(path, { ...shown, ...change, user: query('user') });
-    const pii = viewer.can('pii', workspace.id);
-    const body = html`<h1>${center.name}</h1>
+  handle: async (visit) => centerPage(visit, await findCenter(visit)),
+};
+
+async function centerPage(visit: Visit<PageServices>, { center, workspace }: Found, sent?: Sent) {
+  const { viewer, query } = visit;
+  const user = await chosenUser(visit, workspace);
+  const path = `/preference-centers/${center.id}`;
+  const shown = {
+    screen: choice(screens, query('screen')),
+    template: choice(templates, query('template')),
+  };
+  const linkTo = (change: Partial<typeof shown>) =>
+    pathWith(path, { ...shown, ...change, user: query('user') });
+  const pii = viewer.can('pii', workspace.id);
+  const body = html`<h1>${center.name}</h1>
 <p class="lead">Preference center of the workspace ${workspace.name}</p>
 <div class="card">${facts([
-      ['State', stateBadge(center.state)],
-      ['Title', center.title],
-      ['Id', uuid(center.id)],
-      ['Page', count(center.pageHtml.length, 'character')],
-      ['Confirmation', count(center.confirmationHtml.length, 'character')],
-      ['Made', moment(center.createdAt)],
-      ['Changed', moment(center.updatedAt)],
-    ])}</div>
+    ['State', stateBadge(center.state)],
+    ['Title', center.title],
+    ['Id', uuid(center.id)],
+    ['Page', count(center.pageHtml.length, 'character')],
+    ['Confirmation', count(center.confirmationHtml.length, 'character')],
+    ['Made', moment(center.createdAt)],
+    ['Changed', moment(center.updatedAt)],
+  ])}</div>
 <h2>Preview</h2>
 ${chooseUser(
   { ...visit, workspaces: [workspace] },
@@ -149,8 +171,46 @@ ${tabs('Screen', screens, { present: shown.screen, to: (screen) => linkTo({ scre
 ${tabs('Template', templates, { present: shown.template, to: (template) => linkTo({ template }) })}
 <div class="scroll preview" role="region" aria-label="Preview" tabindex="0"><iframe class="${shown.screen}" sandbox="" referrerpolicy="no-referrer" title="${templates[shown.template]} of ${center.name}" src="${pathWith(`${path}/preview`, { template: shown.template, user: query('user') })}"></iframe></div>
 <h2>Options</h2>${optionsOf(center)}
-<h2>Templates</h2>${source('Page', center.pageHtml)}${source('Confirmation', center.confirmationHtml)}`;
-    return { title: center.name, body };
+<h2>Templates</h2>${source('Page', center.pageHtml)}${source('Confirmation', center.confirmationHtml)}
+${
+  viewer.can('change', workspace.id) &&
+  html`<h2 id="revoke">Revoke links</h2><p class="lead">Revoked links never work again. Links that are created afterwards work.</p>
+<form class="stack card" method="post" action="${path}#revoke">${formProblem(sent)}${formFields(revokeFields, { id: 'revoke', sent })}
+<label>Type revoke to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="revoke" required></label>
+<p class="actions"><button class="danger">Revoke links</button></p></form>`
+}`;
+  return { title: center.name, body };
+}
+
+const revoke: Page<PageServices> = {
+  method: 'post',
+  path: '/preference-centers/:id',
+  right: 'change',
+  async handle(visit) {
+    const { services, viewer, actor, field } = visit;
+    const found = await findCenter(visit);
+    const { center, workspace } = found;
+    if (!viewer.can('centers', workspace.id)) throw lacking('centers');
+    const { values, ...sent } = readForm(visit, revokeFields);
+    const again = async (problems: Sent['problems']) => ({
+      ...(await centerPage(visit, found, { ...sent, problems })),
+      status: 400,
+    });
+    if (Object.keys(sent.problems).length > 0) return again(sent.problems);
+    if (field('confirm').trim() !== 'revoke')
+      return again({ '': 'The text does not match revoke. Nothing was changed.' });
+    const externalId = values.external_id as string | undefined;
+    try {
+      await revokePreferenceLinks(
+        { database: services.database, actor },
+        workspace.id,
+        externalId === undefined ? { centerId: center.id } : { externalId },
+      );
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      return again(problemsOf(error, revokeFields));
+    }
+    return { to: pathWith(`/preference-centers/${center.id}`, { done: 'revoked' }) };
   },
 };
 
@@ -226,7 +286,7 @@ function viewFor(user: StoredUser | undefined, groups: LiveGroup[], pii: boolean
   return { ...view, attributes: Object.fromEntries(masked), customAttributes: {} };
 }
 
-export const preferenceCenterPages = [list, show, preview];
+export const preferenceCenterPages = [list, show, preview, revoke];
 
 /** Attributes that navigate, or name a navigation target. */
 const LEADING = ['href', 'xlink:href', 'action', 'formaction', 'ping', 'target', 'http-equiv', 'download'];

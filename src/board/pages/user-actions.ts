@@ -161,7 +161,7 @@ const preferenceLink: Page<PageServices> = {
     const secret = await requireLinkKey(database, workspaceId);
     const url = links.urlOf(signLink({ ...link, expiresAt: madeAt + links.days * DAY_MS }, secret));
     const body = html`<h1>Link to ${center.name}</h1>
-<p class="lead">For ${headingOf(user, seen.pii)}. Everyone who has the link can see and change the subscriptions of this user. It is valid for ${links.days} days, unless it is revoked with <code>penstock preference-links revoke</code>.</p>
+<p class="lead">For ${headingOf(user, seen.pii)}. Everyone who has the link can see and change the subscriptions of this user. It is valid for ${links.days} days, unless it is revoked with <code>penstock preference-centers revoke</code>.</p>
 <div class="row card" data-copy="${url}"><label class="grow">Link <input readonly value="${url}"></label></div>
 <p><a href="${back}">Back to the user</a></p>`;
     return { title: 'Link to a preference center', body };
