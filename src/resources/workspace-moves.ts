@@ -1,69 +1,95 @@
-import { nowDate } from '../platform/clock.ts';
+import { now } from '../platform/clock.ts';
 import { describeFailure } from '../platform/format.ts';
+import { newId } from '../platform/ids.ts';
+import {
+  LOST_SECONDS,
+  recordMoveStart,
+  recordMoveState,
+  type WorkspaceMove,
+} from '../store/workspace-moves.ts';
+import type { moveWorkspace } from './move-workspace.ts';
 import { Refusal } from './refusal.ts';
 import type { Context, Shown } from './resource.ts';
 
-/** A move that a process of the console has started. */
-interface ConsoleMove {
+/** Milliseconds between two records that the process of a move is alive. */
+const RENEW_MS = 2000;
+
+interface MoveOptions {
   to: number;
-  startedAt: Date;
-  /** Reason for which the move waits. */
-  hindrance?: string;
-  endedAt?: Date;
-  /** Reason for which the workspace stays in its shard. */
-  failure?: string;
+  wait: number;
+  /** Called with the reason for which the move waits. */
+  onWait?(hindrance: string): void;
 }
 
-/** Maximum number of moves whose state is kept in memory. */
-const MAX_KEPT = 1000;
-
-/** The latest move of each workspace by this process, oldest first. */
-const latest = new Map<string, ConsoleMove>();
+type Moved = Awaited<ReturnType<typeof moveWorkspace>>;
 
 /**
- * Starts a move and returns. A move can take longer than a request of the console may take, so it continues in the
- * background. `stateOfMove` describes it.
- * @throws {Refusal} if the shard does not exist, or this process is moving the workspace
+ * Starts a move whose state every process can read, and returns its end.
+ * @throws {Refusal} if the shard does not exist, or another process is moving the workspace
  */
 export async function beginMove(
   context: Context,
   workspaceId: string,
-  { to, wait }: { to: number; wait: number },
-): Promise<void> {
-  // Loaded only by the action that uses the queue, because each command loads this file.
-  const { moveWorkspace, requireShard } = await import('./move-workspace.ts');
+  { to, wait, onWait }: MoveOptions,
+): Promise<{ ended: Promise<Moved> }> {
+  // Loaded only by the action that uses the queue, because each command of workspaces loads this file.
+  const { moveWorkspace: move, requireShard } = await import('./move-workspace.ts');
   await context.withQueue(async ({ layout }) => requireShard(layout, to));
-  if (isMoving(workspaceId)) throw new Refusal('the workspace is being moved', 'shard', 409);
-  const move: ConsoleMove = { to, startedAt: nowDate() };
-  latest.delete(workspaceId);
-  latest.set(workspaceId, move);
-  if (latest.size > MAX_KEPT) latest.delete(latest.keys().next().value!);
-  const onWait = (hindrance: string) => {
-    move.hindrance = hindrance;
+  const { pool } = context.database;
+  const record = { workspaceId, id: newId() };
+  if (!(await recordMoveStart(pool, workspaceId, { id: record.id, to })))
+    throw new Refusal('the workspace is being moved; wait until the move has ended', 'shard', 409);
+  // A record that could not be written is followed by the next one.
+  const note = (state?: Parameters<typeof recordMoveState>[2]) =>
+    recordMoveState(pool, record, state).catch(() => {});
+  const renewal = setInterval(() => void note(), RENEW_MS).unref();
+  const waits = (hindrance: string) => {
+    onWait?.(hindrance);
+    void note({ hindrance });
   };
-  void moveWorkspace(context, workspaceId, { to, wait, onWait })
-    .catch((error: unknown) => {
-      move.failure = describeFailure(error);
-    })
-    .finally(() => {
-      move.endedAt = nowDate();
-    });
+  const ended = move(context, workspaceId, { to, wait, onWait: waits })
+    .then(
+      async (moved) => {
+        await note({ hasEnded: true });
+        return moved;
+      },
+      async (error: unknown) => {
+        await note({ hasEnded: true, failure: describeFailure(error) });
+        throw error;
+      },
+    )
+    .finally(() => clearInterval(renewal));
+  return { ended };
 }
 
-/** Whether a move of the workspace by this process has not ended. */
-export function isMoving(workspaceId: string): boolean {
-  const move = latest.get(workspaceId);
-  return move !== undefined && move.endedAt === undefined;
+/** A workspace with its latest move, as Prisma reads it. */
+interface Moving {
+  shardMove: unknown;
 }
 
-/** Describes the latest move of the workspace by this process. */
-export function stateOfMove(workspaceId: string): Shown {
-  const move = latest.get(workspaceId);
-  if (!move) return {};
-  const { to, startedAt, hindrance, endedAt, failure } = move;
-  if (!endedAt)
-    return { badge: `moving to shard ${to}`, tone: 'warn', text: hindrance ?? 'started', at: startedAt };
-  if (failure !== undefined)
-    return { badge: `move to shard ${to} failed`, tone: 'bad', text: failure, at: endedAt };
-  return { badge: `moved to shard ${to}`, tone: 'good', at: endedAt };
+const isLost = ({ seenAt }: WorkspaceMove) => Date.parse(seenAt) < now() - LOST_SECONDS * 1000;
+
+/** Whether a move of the workspace has not ended, and its process is alive. */
+export function isMoving({ shardMove }: Moving): boolean {
+  const move = shardMove as WorkspaceMove | null;
+  return move !== null && move.endedAt === undefined && !isLost(move);
+}
+
+/** Describes the latest move of the workspace. */
+export function stateOfMove({ shardMove }: Moving): Shown {
+  const move = shardMove as WorkspaceMove | null;
+  if (move === null) return {};
+  const { to, startedAt, hindrance, endedAt, failure, seenAt } = move;
+  if (endedAt === undefined && isLost(move))
+    return {
+      ...{ badge: `move to shard ${to} interrupted`, tone: 'bad', at: new Date(seenAt) },
+      text: 'the process that moved the workspace has ended. If the workspace is not in the shard, move it again',
+    };
+  if (endedAt === undefined) {
+    const at = new Date(startedAt);
+    return { badge: `moving to shard ${to}`, tone: 'warn', text: hindrance ?? 'started', at };
+  }
+  const at = new Date(endedAt);
+  if (failure !== undefined) return { badge: `move to shard ${to} failed`, tone: 'bad', text: failure, at };
+  return { badge: `moved to shard ${to}`, tone: 'good', at };
 }

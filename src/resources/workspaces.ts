@@ -68,7 +68,7 @@ export const workspaces = describeResource<ShownWorkspace>({
       name: 'move',
       title: 'Move',
       value: () => null,
-      shown: ({ id }) => stateOfMove(id),
+      shown: stateOfMove,
       not: ['json', 'table', 'list'],
     },
     { name: 'created_at', title: 'Created', kind: 'time', value: ({ createdAt }) => iso(createdAt) },
@@ -102,7 +102,7 @@ export const workspaces = describeResource<ShownWorkspace>({
   find: findById,
   nameOf: (workspace) => workspace.name,
   ownerOf: ({ id }) => id,
-  refreshSeconds: ({ id }) => (isMoving(id) ? 2 : undefined),
+  refreshSeconds: (workspace) => (isMoving(workspace) ? 2 : undefined),
   naming: {
     argument: '<workspace>',
     help: 'name or id of the workspace',
@@ -180,16 +180,19 @@ export const workspaces = describeResource<ShownWorkspace>({
       done: 'The move has started. This page shows its state.',
       async run(context, { one, values: { shard, wait } }) {
         const { id, name: called } = one;
-        if (context.actor.via === 'console') {
-          await beginMove(context, id, { to: shard, wait });
+        const isConsole = context.actor.via === 'console';
+        const { ended } = await beginMove(context, id, {
+          ...{ to: shard, wait },
+          ...(!isConsole && {
+            onWait: (hindrance: string) => void process.stderr.write(`waiting: ${hindrance}\n`),
+          }),
+        });
+        if (isConsole) {
+          // A move takes longer than a request of the console may take. The page shows how it ended.
+          ended.catch(() => {});
           return { one };
         }
-        // Loaded only by the verb that uses the queue, for a fast start of the others.
-        const { moveWorkspace } = await import('./move-workspace.ts');
-        const { from, held } = await moveWorkspace(context, id, {
-          ...{ to: shard, wait },
-          onWait: (hindrance) => void process.stderr.write(`waiting: ${hindrance}\n`),
-        });
+        const { from, held } = await ended;
         return { row: { workspace_id: id, name: called, from, shard, held_ms: held } };
       },
     }),

@@ -5,6 +5,7 @@ import { searchAudit } from '../../src/store/audit-list.ts';
 import { createVisitor } from './browser-session.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
 import { createInstallation } from './installation.ts';
+import type { Visitor } from './people.ts';
 
 let scene: Console;
 beforeAll(async () => {
@@ -107,6 +108,50 @@ test('a move that cannot begin is shown with its reason, and an unknown shard at
       isSo: (shown) => shown.includes('move to shard 1 failed'),
     });
     expect(text).toContain('the workspace stays in shard 0');
+  } finally {
+    await installation.stop();
+  }
+});
+
+test('two processes of the console show a move, refuse a second one, and report a lost one', async () => {
+  const installation = await createInstallation('redis', { env: { SHARDS: '2' } });
+  try {
+    const visitors = [];
+    for (const board of [await installation.startBoard(), await installation.startBoard()]) {
+      const visitor = createVisitor(board);
+      await visitor.signIn();
+      visitors.push(visitor);
+    }
+    const [first, second] = visitors as [Visitor, Visitor];
+    const { prisma, pool } = installation.database;
+    const company = await prisma.company.findFirstOrThrow();
+    const data = { id: uuidv7(), name: 'studio', companyId: company.id };
+    await prisma.workspace.create({ data });
+    const path = `/workspaces/${data.id}`;
+    const move = { action: 'move', shard: '1', wait: '2' };
+    expect((await post(first, path, move)).status).toBe(303);
+    expect((await page(second, path)).text).toMatch(/data-refresh="2"[\s\S]*moving to shard 1/);
+    expect((await post(second, path, move)).status).toBe(409);
+    const ended = await until(async () => (await page(second, path)).text, {
+      ...{ every: 100, deadline: Date.now() + 15_000 },
+      isSo: (shown) => shown.includes('move to shard 1 failed'),
+    });
+    expect(ended).toContain('the workspace stays in shard 0');
+
+    // The record that a process leaves when it is killed during a move.
+    await pool.query(
+      `update workspaces set shard_move = jsonb_build_object('id', 'x', 'to', 1, 'startedAt', now(),
+         'seenAt', now() - interval '11 seconds') where id = $1`,
+      [data.id],
+    );
+    const lost = (await page(first, path)).text;
+    expect(lost).toContain('move to shard 1 interrupted');
+    expect(lost).not.toContain('data-refresh');
+    expect((await post(second, path, move)).status).toBe(303);
+    await until(async () => (await page(first, path)).text, {
+      ...{ every: 100, deadline: Date.now() + 15_000 },
+      isSo: (shown) => shown.includes('move to shard 1 failed'),
+    });
   } finally {
     await installation.stop();
   }
