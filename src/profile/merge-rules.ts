@@ -1,15 +1,4 @@
-import { columnsWith } from './standard-columns.ts';
-
-/**
- * How a merge resolves a field that both profiles may have. `kept` is the profile that remains.
- *
- * - `keep`: the kept profile's value, or the merged profile's value if the kept profile has none
- * - `sum`, `earliest`, `latest`: computed from both values
- * - `newest`: the later of two time stamps that Penstock has set
- * - `stay`: the kept profile's value, even if it is empty
- * - `join`: the entries of both values
- */
-export type MergeRule = 'keep' | 'sum' | 'earliest' | 'latest' | 'newest' | 'stay' | 'join';
+import { columnsWith, type MergeRule } from './standard-columns.ts';
 
 /**
  * The rules of /users/merge and /users/identify, by table and column. The worker moves email and phone, together with

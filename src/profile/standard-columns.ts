@@ -1,5 +1,15 @@
 import type { Json } from './json.ts';
-import type { MergeRule } from './merge-rules.ts';
+
+/**
+ * How a merge resolves a field that both profiles may have. `kept` is the profile that remains.
+ *
+ * - `keep`: the kept profile's value, or the merged profile's value if the kept profile has none
+ * - `sum`, `earliest`, `latest`: computed from both values
+ * - `newest`: the later of two time stamps that Penstock has set
+ * - `stay`: the kept profile's value, even if it is empty
+ * - `join`: the entries of both values
+ */
+export type MergeRule = 'keep' | 'sum' | 'earliest' | 'latest' | 'newest' | 'stay' | 'join';
 
 interface StandardColumn {
   /** `text` and `time` are strings in JSON, a time in ISO 8601. */

@@ -1,4 +1,5 @@
-import { type MergeRule, mergeRules } from '../profile/merge-rules.ts';
+import { mergeRules } from '../profile/merge-rules.ts';
+import type { MergeRule } from '../profile/standard-columns.ts';
 import { uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { marks } from './subscription-states.ts';

@@ -1,6 +1,6 @@
-import { BETWEEN, END, MAX_NAMES_CHARACTERS } from '../profile/attribute-changes.ts';
 import type { Json, JsonText } from '../profile/json.ts';
 import { jsonArray, laterArray, textArray, uuidArray } from './arrays.ts';
+import { BETWEEN, END, MAX_NAMES_CHARACTERS } from './attribute-changes.ts';
 import { jsonColumn, textColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import { type MergePair, pairsTable, pairValues } from './merges.ts';

@@ -1,8 +1,8 @@
-import { listedColumns } from '../profile/attribute-changes.ts';
 import type { ProfileColumns } from '../profile/attribute-rule.ts';
 import type { Json } from '../profile/json.ts';
 import { columnNames, standardColumns } from '../profile/standard-columns.ts';
 import { jsonArray } from './arrays.ts';
+import { listedColumns } from './attribute-changes.ts';
 import { booleanColumn, jsonColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import { attributesBytes, LITTLE_BYTES } from './identifiers.ts';

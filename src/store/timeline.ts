@@ -1,6 +1,6 @@
 import { MAX_UUID } from '../platform/ids.ts';
-import { type AttributesChange, readAttributeChanges } from '../profile/attribute-changes.ts';
 import type { Json } from '../profile/json.ts';
+import { type AttributesChange, readAttributeChanges } from './attribute-changes.ts';
 import type { Pool } from './database.ts';
 
 /** Maximum number of merged profiles whose events and purchases are read with those of the kept profile. */

@@ -1,7 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
 import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
-import { type MergeRule, mergeRules } from '../../src/profile/merge-rules.ts';
+import { mergeRules } from '../../src/profile/merge-rules.ts';
+import type { MergeRule } from '../../src/profile/standard-columns.ts';
 import { by, identity } from './objects.ts';
 import { createScene, type Scene } from './scene.ts';
 

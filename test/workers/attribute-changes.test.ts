@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { readAttributeChanges } from '../../src/profile/attribute-changes.ts';
+import { readAttributeChanges } from '../../src/store/attribute-changes.ts';
 import { by, identity } from '../identity/objects.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';

@@ -1,5 +1,5 @@
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
-import { changeStamp, firstChange } from '../../src/profile/attribute-changes.ts';
+import { changeStamp, firstChange } from '../../src/store/attribute-changes.ts';
 import {
   deprecateExternalIds,
   insertAliases,

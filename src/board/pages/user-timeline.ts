@@ -1,7 +1,7 @@
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
-import type { AttributesChange } from '../../profile/attribute-changes.ts';
+import type { AttributesChange } from '../../store/attribute-changes.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { meaningOf } from '../../profile/refusal.ts';
 import { isUuid } from '../../profile/values.ts';

@@ -1,5 +1,4 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { changeStamp } from '../../../src/profile/attribute-changes.ts';
 import { JsonText } from '../../../src/profile/json.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
 import { listNames, readSeries } from '../../../src/store/activity-series.ts';
@@ -10,6 +9,7 @@ import {
   findByDeprecatedExternalId,
   insertAliases,
 } from '../../../src/store/alternate-identifiers.ts';
+import { changeStamp } from '../../../src/store/attribute-changes.ts';
 import {
   countAttributeNames,
   listAttributeNames,

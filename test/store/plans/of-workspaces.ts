@@ -63,6 +63,7 @@ import {
   listSessions,
   touchSession,
 } from '../../../src/store/sessions.ts';
+import { recordMoveStart, recordMoveState } from '../../../src/store/workspace-moves.ts';
 import type { Asking } from './asking.ts';
 
 const member = { id: newId(), name: 'web', host: 'host', pid: 1 };
@@ -147,6 +148,8 @@ export const ofWorkspaces: Asking = (
   () => leaveShards(store, 1),
   () => lockLanes(store),
   () => setLanes(store, 2),
+  () => recordMoveStart(store, workspaceId, { id: newId(), to: 1 }),
+  () => recordMoveState(store, { workspaceId, id: newId() }, { hasEnded: true }),
   () => ensurePartitions(store),
   () => findApiKeys(store, [keyHash]),
   () => findTokenBucket(store, { ownerId: workspaceId, bucket: 'default', counter: 'web' }),

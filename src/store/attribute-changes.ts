@@ -1,7 +1,7 @@
 import { millisecondsOf } from '../platform/ids.ts';
-import type { ProfileColumns } from './attribute-rule.ts';
-import { columnNames } from './standard-columns.ts';
-import { isUuid } from './values.ts';
+import type { ProfileColumns } from '../profile/attribute-rule.ts';
+import { columnNames } from '../profile/standard-columns.ts';
+import { isUuid } from '../profile/values.ts';
 
 /**
  * The column `attribute_changes` of a profile is a text of entries, newest first. An entry has the id of a request,
