@@ -330,7 +330,7 @@ export class RefusedObjects implements Service {
   }
 }
 
-/** Adds objects to those of the same user and day; the newest ones stay. */
+/** Adds objects to a user and day; the newest MAX_OF_DAY objects stay. */
 function addForUser(users: Map<string, RefusedOfUser>, user: RefusedOfUser): void {
   const key = `${user.workspaceId} ${user.day} ${user.name.toString('base64')}`;
   const other = users.get(key);

@@ -13,7 +13,7 @@ export const [BETWEEN, END] = ['\x1f', '\x1e'];
 /** Characters of a UUID in base64url, and of the letter before it. */
 const STAMP = 23;
 
-/** What the id of an entry is. An object names its request if both have about the same time. */
+/** Kinds of the id of an entry. An entry has the id of the request if its time is about the time of the object. */
 const [REQUEST, OBJECT] = ['r', 'o'];
 const SAME_TIME_MS = 60_000;
 

@@ -42,7 +42,7 @@ export function dayOf(requestId: string): string {
 
 /**
  * Upserts in primary key order, so that two web processes lock the rows in the same order. Adding objects a second time
- * changes nothing.
+ * has no effect.
  */
 const addStatement = `
   insert into refused_of_users as kept (workspace_id, name, day, objects)
@@ -94,11 +94,11 @@ const selectStatement = `
 /** An identifier of a user. */
 export interface NamedUntil {
   identifier: Identifier;
-  /** Time from which it is no identifier of the user. */
+  /** Time at which the user lost it; absent for a present identifier. */
   until?: Date;
 }
 
-/** Returns the refused objects with one of the identifiers, each once, in any order. */
+/** Returns the refused objects with these identifiers, each once, in any order. */
 export async function selectRefusedOfUser(
   pool: Pool,
   workspaceId: string,

@@ -158,10 +158,10 @@ describe('refused objects of a user', () => {
       { email: 'ada@gmail.com' },
       { user_alias: { alias_label: 'crm', alias_name: 'A' } },
     );
-    await refuse(user('nobody'), user('other'));
+    await refuse(user('unknown'), user('other'));
     await apply(
       identity('delete', { user: by(user('ada')) }),
-      identity('delete', { user: by(user('nobody')) }),
+      identity('delete', { user: by(user('unknown')) }),
     );
     expect(await rows()).toBe(1);
     expect(await found(user('other'))).toHaveLength(1);
@@ -177,7 +177,7 @@ describe('refused objects of a user', () => {
     expect(await found({ email })).toEqual([]);
   });
 
-  test('of a merged user are deleted with the kept user', async () => {
+  test('are deleted with the kept user after a merge', async () => {
     await apply(attributes('ada', {}), attributes('ada-old', {}));
     await refuse(user('ada-old'));
     await apply(identity('merge', { merge: by(user('ada-old')), keep: by(user('ada')) }));
@@ -190,7 +190,7 @@ describe('refused objects of a user', () => {
     expect(await rows()).toBe(0);
   });
 
-  test('of a former external id are found only up to the merge', async () => {
+  test('are found by a former external id only up to the merge', async () => {
     const before = floorOf(Date.now() - 60_000).replace(/0000$/, '0001');
     const refused = open();
     note(refused, [user('ada-old')], before);

@@ -82,7 +82,7 @@ describe('changes of attributes', () => {
     expect((await namesOf('dido'))[0]).toEqual(names.slice(2).sort());
   });
 
-  test('include standard attributes, without those that the history of subscriptions has', async () => {
+  test('include standard attributes, without the states of subscriptions', async () => {
     await apply(
       attributes('emma', { standard: { first_name: 'Emma', country: 'DE' }, set: { plan: 'free' } }),
     );
@@ -98,7 +98,7 @@ describe('changes of attributes', () => {
     ]);
   });
 
-  test('of users with large attributes are found as well', async () => {
+  test('are found in large attributes as well', async () => {
     const large = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`large_${n}`, `${n}`.repeat(60)]));
     await apply(set('flora', large));
     const [first] = readAttributeChanges((await textOf('flora'))!);
@@ -118,13 +118,13 @@ describe('changes of attributes', () => {
   });
 
   test('are written once if an envelope is delivered again', async () => {
-    const delivery = await apply(set('hedy', { plan: 'free' }));
+    const delivery = await apply(set('nora', { plan: 'free' }));
     await applyBatch(pool, [delivery]);
     await applyBatch(pool, [delivery]);
-    expect(await namesOf('hedy')).toEqual([['plan']]);
+    expect(await namesOf('nora')).toEqual([['plan']]);
   });
 
-  test('of a merged user belong to the kept user', async () => {
+  test('belong to the kept user after a merge', async () => {
     await apply(set('ida', { plan: 'free' }));
     await apply(set('ida-old', { points: 1 }));
     await apply(

@@ -259,7 +259,7 @@ function activityRow(deed: TimelineEntry, pii: boolean): Part[] {
   ];
 }
 
-/** Renders a change of attributes. Names are no personal data; values are not stored with the change. */
+/** Renders a change of attributes. Names are shown to every viewer; values are not stored with the change. */
 function attributeCells(
   { names, isCut, requestId }: AttributesChange,
   { viewer, workspaceId }: Pick<Shown, 'viewer' | 'workspaceId'>,
