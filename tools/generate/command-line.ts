@@ -62,23 +62,26 @@ function describe(command: Command, path: string, depth: number): string[] {
   ];
   const table =
     rows.length === 0 ? '' : `\n| Argument or option | Meaning |\n| --- | --- |\n${rows.join('\n')}\n`;
-  const example = exampleOf(command);
+  const example = `\n\`\`\`sh\n${exampleOf(command) ?? `${path}${usage.join('')}`}\n\`\`\`\n`;
+  // The verbs of a command that does nothing by itself have examples of their own.
+  const isNoun = command.commands.length > 0 && rows.length === 0;
   return [
     `${'#'.repeat(depth)} ${path}
 
 ${cell(command.description())}
-
-\`\`\`sh
-${example ?? `${path}${usage.join('')}`}
-\`\`\`
-${table}`,
+${isNoun ? '' : example}${table}`,
     ...command.commands.flatMap((verb) => describe(verb, `${path} ${verb.name()}`, depth + 1)),
   ];
 }
 
+/** Maximum number of choices of an option that the page lists. */
+const MAX_CHOICES = 30;
+
 function sentenceOf(option: Option): string {
   const required = option.mandatory ? ' (required)' : '';
-  const choices = option.argChoices ? `: ${option.argChoices.join(', ')}` : '';
+  const { argChoices = [] } = option;
+  const more = argChoices.length > MAX_CHOICES ? ', …, as the help of the command lists them' : '';
+  const choices = argChoices.length > 0 ? `: ${argChoices.slice(0, MAX_CHOICES).join(', ')}${more}` : '';
   const value = option.defaultValue;
   const shown =
     value === undefined || value === '' || typeof value === 'boolean' ? '' : ` (default: ${value})`;
