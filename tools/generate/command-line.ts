@@ -3,6 +3,9 @@ import { createProgram } from '../../src/admin/program.ts';
 
 const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('<', '\\<').replace(/\s+/g, ' ');
 
+/** Returns the first sentence of a text. The section of a command has all of them. */
+const firstSentence = (text: string) => /^.*?[.](?= [A-Z]|$)/.exec(text)?.[0] ?? text;
+
 /** Returns the text of docs/command-line.md: every command of `penstock` with its arguments, options and example. */
 export async function commandLinePage(): Promise<string> {
   const program = await createProgram(() => {});
@@ -14,7 +17,7 @@ export async function commandLinePage(): Promise<string> {
   const overview = [...groups].flatMap(([heading, commands]) =>
     commands.map(
       (command) =>
-        `| ${heading} | [\`${command.name()}\`](#penstock-${command.name()}) | ${cell(command.description())} |`,
+        `| ${heading} | [\`${command.name()}\`](#penstock-${command.name()}) | ${cell(firstSentence(command.description()))} |`,
     ),
   );
   const parts = program.commands.flatMap((command) => describe(command, `penstock ${command.name()}`, 2));
@@ -75,7 +78,7 @@ ${isNoun ? '' : example}${table}`,
 }
 
 /** Maximum number of choices of an option that the page lists. */
-const MAX_CHOICES = 30;
+const MAX_CHOICES = 20;
 
 function sentenceOf(option: Option): string {
   const required = option.mandatory ? ' (required)' : '';
