@@ -226,7 +226,7 @@ export const laneChecks: readonly Check[] = [
       expr: `max by (lane) (penstock_queue_stuck_seconds) > ${STUCK.seconds}`,
       summary: `{{ $labels.lane }}: a job has waited for {{ $value | humanizeDuration }} (threshold ${STUCK.seconds}s)`,
       meaning:
-        'A job of a lane has waited for more than 30 s, and the lane does not move. A **lane** is an ordered queue of jobs. The long backlog of one workspace does not fire this alert while the lane moves, because other workspaces take turns with it.',
+        'A job of a lane has waited for more than 30 s, and the lane does not move. A **lane** is an ordered queue that one worker at a time applies. The long backlog of one workspace does not fire this alert while the lane moves, because other workspaces take turns with it.',
       diagnose: [
         '1. Read `/readyz` of a worker. `stuck` names the job. `unreadable` instead of `stuck` means that the job was written by a [later release](upgrade.md#envelopes).',
         "2. Search the worker's log for `not applied yet` with its reason.",

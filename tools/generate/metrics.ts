@@ -50,7 +50,7 @@ ${rows.join('\n')}
 This page lists every metric of Penstock. [Monitor](monitoring.md) describes how to scrape them and which alerts exist. Processes also export
 the usual metrics of Node.js and of the process, for example \`process_resident_memory_bytes\` and \`nodejs_eventloop_lag_seconds\`.
 
-- A job is a group of accepted objects in the queue. A lane is one of the parallel parts of the queue.
+- A job is a group of accepted objects in the queue. A lane is an ordered queue that one worker at a time applies.
 - A name has one unit: seconds, bytes, jobs or ratio.
 - A counter ends in \`_total\` and counts what one process did since its start. Use \`sum(rate(…))\` over all processes.
 - A label that clients can choose has at most 50 values. Further values are counted as \`other\`.

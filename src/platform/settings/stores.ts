@@ -146,7 +146,7 @@ export const queueSettings = {
   }),
   LANES: integer({
     description:
-      'The number of lanes. A lane is an ordered queue, and accepted objects are spread over the lanes by their identifier. At most LANES times SHARDS workers are busy at the same time. The first process of an installation fixes the number, and a process with another number does not start; `penstock queue set-lanes` changes it. 1 keeps one order for all operations of a workspace, and is fastest for small requests.',
+      'The number of lanes. A lane is an ordered queue that one worker at a time applies. The identifier of an object selects its lane. At most LANES times SHARDS workers are busy at the same time. The first process of an installation fixes the number, and a process with another number does not start; `penstock queue set-lanes` changes it. 1 keeps one order for all operations of a workspace, and is fastest for small requests.',
     ...{ default: 1, minimum: 1, maximum: 256, unit: 'lanes' },
     example: '8',
     readBy: [...servers, 'cli', 'start'],
