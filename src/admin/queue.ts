@@ -49,7 +49,9 @@ export async function withQueueConnection<T>(
   try {
     const deadline = Date.now() + CONNECT_TIMEOUT_MS;
     if (!(await until(() => connection.ready(), { every: 20, deadline })))
-      throw new Refusal('the queue at REDIS_URL cannot be reached');
+      throw new Refusal(
+        'the queue at REDIS_URL cannot be reached. Check that Redis runs, and that REDIS_URL is the address that the workers have.',
+      );
     return await work(connection);
   } finally {
     await connection.stop();
@@ -68,7 +70,9 @@ async function settingsOf(
 /** Fails if the database has no queue tables: the queue is then in Redis, and workers would not read jobs from here. */
 async function expectQueueTables(pool: Pool): Promise<void> {
   if (!(await hasQueueTables(pool)))
-    throw new Refusal('this database has no queue; set REDIS_URL to the value that the workers have');
+    throw new Refusal(
+      'this database has no queue tables. Set REDIS_URL to the address that the workers have.',
+    );
 }
 
 interface Replayed {

@@ -30,7 +30,7 @@ import {
 } from './copies.ts';
 import { createSmallBodies } from './reading.ts';
 import { sendJson } from './reply.ts';
-import type { RequestInHand } from './request.ts';
+import { type RequestInHand, tooLarge } from './request.ts';
 import type { Responses } from './responses.ts';
 
 /** Paths that this installation serves itself: probes, metrics, documentation, preference centers. */
@@ -168,8 +168,14 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     });
     try {
       const body = await readAll(request, maxBodyBytes, (bytes) => counted.grow(bytes));
-      if (body === undefined)
-        return refuse(response, { entry: 'bodyTooLarge', headers: { Connection: 'close' } });
+      if (body === undefined) {
+        const length = request.headers['content-length'];
+        const { entry, fact } = tooLarge(
+          { limit: maxBodyBytes },
+          length === undefined ? length : Number(length),
+        );
+        return refuse(response, { entry, fact, headers: { Connection: 'close' } });
+      }
       counted.know();
       counted.complete();
       await inTurn(() => answerBoth({ request, operation, body }, response));
@@ -253,10 +259,14 @@ class UpstreamSilent extends Error {}
 
 function refuse(
   response: ServerResponse,
-  { entry, headers = {} }: { entry: ErrorName; headers?: Record<string, string> },
+  {
+    entry,
+    fact,
+    headers = {},
+  }: { entry: ErrorName; fact?: string | undefined; headers?: Record<string, string> },
 ): void {
   const { status } = errors[entry];
-  sendJson(response, { status, body: errorBodyOf(entry), headers }, { requestId: newId() });
+  sendJson(response, { status, body: errorBodyOf(entry, fact), headers }, { requestId: newId() });
 }
 
 /** Direct operations that change only data of the workspace and return no generated id. */

@@ -279,7 +279,10 @@ function shed(): ApiError {
 }
 
 /** @param length of the body in bytes, if it is known */
-export function tooLarge({ limit, tooLarge: entry = 'bodyTooLarge' }: BodyRules, length?: number): ApiError {
+export function tooLarge(
+  { limit, tooLarge: entry = 'bodyTooLarge' }: Pick<BodyRules, 'limit' | 'tooLarge'>,
+  length?: number,
+): ApiError {
   const shownLength = length === undefined ? `more than ${limit}` : String(length);
   return new ApiError(entry, { fact: `The body has ${shownLength} bytes; the limit is ${limit} bytes.` });
 }

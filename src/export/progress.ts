@@ -85,14 +85,16 @@ const SAME = ['what', 'format', 'workspace', 'segment', 'fields', 'from', 'until
  */
 export async function findUnfinished(store: ObjectStore, wanted: Wanted): Promise<Unfinished | undefined> {
   if (await store.stat(MANIFEST))
-    throw new ExportError(`${store.where} has a whole export already (${MANIFEST}); name another place`);
+    throw new ExportError(
+      `${store.where} already has a complete export (${MANIFEST}). Name another target with --to.`,
+    );
   const storedFile = await store.stat(UNFINISHED);
   if (!storedFile) return undefined;
   const unfinished = await readUnfinished(store, storedFile.bytes);
   for (const part of SAME) {
     if (JSON.stringify(wanted[part]) !== JSON.stringify(unfinished[part]))
       throw new ExportError(
-        `${store.where} has an export that is not finished, of another ${part}; go on with that one, or name another place`,
+        `${store.where} has an unfinished export with another value of ${part}. Repeat the command with the options of that export, or name another target with --to.`,
       );
   }
   return unfinished;
@@ -101,7 +103,9 @@ export async function findUnfinished(store: ObjectStore, wanted: Wanted): Promis
 async function readUnfinished(store: ObjectStore, bytes: number): Promise<Unfinished> {
   const what = `${store.where}: ${UNFINISHED}`;
   if (bytes > MAX_STATE_BYTES)
-    throw new ExportError(`${what} has ${bytes} bytes, more than any that was written here`);
+    throw new ExportError(
+      `${what} has ${bytes} bytes, more than Penstock writes. Name another target with --to.`,
+    );
   const chunks: Buffer[] = [];
   for await (const chunk of await store.get(UNFINISHED)) chunks.push(chunk);
   try {
@@ -111,7 +115,7 @@ async function readUnfinished(store: ObjectStore, bytes: number): Promise<Unfini
   } catch {
     // Reported by the error below.
   }
-  throw new ExportError(`${what} is no account of an export; name another place`);
+  throw new ExportError(`${what} is not the state of an export. Name another target with --to.`);
 }
 
 async function writeJson(store: ObjectStore, key: string, document: object): Promise<void> {

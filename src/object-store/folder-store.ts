@@ -106,7 +106,7 @@ export function openFolderStore(folder: string): ObjectStore {
     const file = await orNameFile(open(name, constants.O_RDONLY | constants.O_NOFOLLOW));
     if (!(await file.stat()).isFile()) {
       await file.close();
-      throw new ObjectStoreError('missing', `${name}: there is no such file`);
+      throw new ObjectStoreError('missing', `${name}: the file does not exist`);
     }
     async function* bytes(): AsyncGenerator<Buffer> {
       let at = range?.first ?? 0;
@@ -212,16 +212,16 @@ async function syncFolder(folder: string): Promise<void> {
 }
 
 /** Error for a write that fails with ENOENT: the folder of the file could not be created. */
-const FOLDER_NOT_CREATED: [ObjectStoreError['reason'], string] = ['config', 'no folder can be made there'];
+const FOLDER_NOT_CREATED: [ObjectStoreError['reason'], string] = ['config', 'no folder can be created there'];
 
 const reasons: Record<string, [ObjectStoreError['reason'], string]> = {
   ENOSPC: ['full', 'its disk is full'],
   EDQUOT: ['full', 'its quota is used up'],
-  EFBIG: ['full', 'it is larger than a file may be there'],
-  ENOENT: ['missing', 'there is no such file'],
-  EACCES: ['config', 'this process has no right to it'],
-  EPERM: ['config', 'this process has no right to it'],
-  EROFS: ['config', 'its disk can only be read'],
+  EFBIG: ['full', 'it is larger than the file system allows'],
+  ENOENT: ['missing', 'the file does not exist'],
+  EACCES: ['config', 'permission denied'],
+  EPERM: ['config', 'permission denied'],
+  EROFS: ['config', 'its file system is read-only'],
   EEXIST: ['config', 'a part of its path is a file, not a folder'],
   ENOTDIR: ['config', 'a part of its path is a file, not a folder'],
   EISDIR: ['config', 'it is a folder'],

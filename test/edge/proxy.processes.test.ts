@@ -265,9 +265,13 @@ describe('a copy', () => {
     expect(await added(before)).toEqual(['other forwarded']);
   });
 
-  test('of more than MAX_BODY_BYTES is refused before it is sent', async () => {
-    const { status } = await send(port, { path: '/users/track', key, raw: ' '.repeat(4_194_305) });
+  test('of more than MAX_BODY_BYTES is refused before it is sent, with limit and size', async () => {
+    const { status, body } = await send(port, { path: '/users/track', key, raw: ' '.repeat(4_194_305) });
     expect(status).toBe(413);
+    expect(body).toMatchObject({
+      code: 'body_too_large',
+      detail: expect.stringContaining('The body has 4194305 bytes; the limit is 4194304 bytes.'),
+    });
     expect(requested).toEqual([]);
   });
 });

@@ -145,7 +145,7 @@ test('a target takes one process at a time, and one export', async () => {
   const leaving = AbortSignal.abort(new Error('left'));
   await expect(run(store, { leaving })).rejects.toThrow('left');
   await run(store);
-  await expect(run(store)).rejects.toThrow('has a whole export already');
+  await expect(run(store)).rejects.toThrow('already has a complete export');
   const other = await folderStore(temporaryFolder());
   let users = 0;
   const left = new AbortController();
@@ -161,7 +161,7 @@ test('a target takes one process at a time, and one export', async () => {
   const differently = exportRows(wanted, {
     ...{ pool, store: other, serviceIdField: 'service_id', leaving: new AbortController().signal },
   });
-  await expect(differently).rejects.toThrow('of another fields');
+  await expect(differently).rejects.toThrow('another value of fields');
 });
 
 test('penstock export writes a segment to a folder or bucket, and names obstacles', async () => {
@@ -182,7 +182,7 @@ test('penstock export writes a segment to a folder or bucket, and names obstacle
       },
     },
   ]);
-  expectRefusal(await on.run([...command, '--to', folder]), 'has a whole export already');
+  expectRefusal(await on.run([...command, '--to', folder]), 'already has a complete export');
   expectRefusal(await on.run([...command, '--to', 'gs://x']), '--to');
   expectRefusal(await on.run([...command, '--to', 's3://bucket/x']), 'S3_REGION');
   expectRefusal(

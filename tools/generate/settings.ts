@@ -9,6 +9,7 @@ interface Setting {
   description: string;
   example: string;
   readBy: readonly ProcessName[];
+  toChange: string;
   enum?: readonly string[];
   minimum?: number;
   maximum?: number;
@@ -74,8 +75,8 @@ const PAGE_HEAD = `# Settings
 <!-- Generated from src/platform/settings by npm run generate: change them there. -->
 
 Every setting is an environment variable, and every setting has a default. An empty value means the default.
-Restart the processes that are named below a setting after you change it. [Configure](configure.md) shows where to set
-the values, which twelve settings production needs, and how to check the result.
+A process reads its settings once, at its start. Each setting states what a change needs. [Configure](configure.md) shows
+where to set the values, which twelve settings production needs, and how to check the result.
 `;
 
 /** Returns the text of docs/settings.md: every setting under the heading of its group. */
@@ -94,8 +95,17 @@ const processTitles: Readonly<Record<ProcessName, string>> = {
   ...{ cli: 'the command `penstock`', start: '`npm start`' },
 };
 
-/** Returns a list with the default, the accepted values, an example, and the processes that read the setting. */
-function factsOf({ default: value, unit, minimum, maximum, enum: values, example, readBy }: Setting): string {
+/** Returns a list with the default, the accepted values, an example, the readers, and what a change needs. */
+function factsOf({
+  default: value,
+  unit,
+  minimum,
+  maximum,
+  enum: values,
+  example,
+  readBy,
+  toChange,
+}: Setting): string {
   const amount = minimum === undefined || unit === 'port' ? '' : ` ${unit}`;
   const range = minimum === undefined ? [] : [`Range: ${grouped(minimum)} to ${grouped(maximum!)}`];
   const choice = values ? [`Values: ${values.filter(Boolean).map(code).join(', ')}`] : [];
@@ -105,6 +115,7 @@ function factsOf({ default: value, unit, minimum, maximum, enum: values, example
     ...choice,
     ...(values && values.length < 4 ? [] : [`Example: ${code(example)}`]),
     `Read by: ${readBy.map((name) => processTitles[name]).join(', ')}`,
+    `To change it: ${linked(toChange)}`,
   ];
   return facts.map((fact) => `- ${fact}`).join('\n');
 }

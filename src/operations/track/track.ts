@@ -109,7 +109,7 @@ export function tracking({
     let before = 0;
     for (const [kindIndex, { length }] of arrays.entries()) {
       const room = Math.min(ofArray, inAll - before);
-      if (length > room) throw tooManyObjects(kinds[kindIndex]!, { index: room, count: length });
+      if (length > room) throw tooManyObjects(kinds[kindIndex]!, { index: room, count: length, limits });
       before += length;
     }
     for (const [kindIndex, kind] of kinds.entries()) {
@@ -139,8 +139,15 @@ export function tracking({
 }
 
 /** Creates the error, with the position of the first object over the limit. */
-function tooManyObjects(kind: TrackKind, { index, count }: { index: number; count: number }): ApiError {
-  const fact = `'${kind}' has ${count} objects; there is room for ${index}.`;
+function tooManyObjects(
+  kind: TrackKind,
+  { index, count, limits: { ofArray, inAll } }: { index: number; count: number; limits: TrackLimits },
+): ApiError {
+  const rule =
+    inAll === undefined
+      ? `at most ${ofArray} objects per array.`
+      : `at most ${inAll} objects in the three arrays together, of which ${index} are left for '${kind}'.`;
+  const fact = `'${kind}' has ${count} objects; ${rule}`;
   const rejected = [rejectionOf(refusalBy('tooManyObjects'), { input_array: kind, index })];
   return new ApiError('tooManyObjects', { fact, rejected });
 }

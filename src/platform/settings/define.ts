@@ -15,7 +15,12 @@ interface Documented {
   example: string;
   /** The processes whose behaviour depends on the setting. */
   readBy: readonly ProcessName[];
+  /** What a change needs, as an imperative sentence. Default: `RESTART`. */
+  toChange?: string;
 }
+
+/** What a change of an ordinary setting needs: each process reads its environment once, at its start. */
+const RESTART = 'Restart the processes that read it.';
 
 interface Rule {
   /** Regular expression for the whole value. */
@@ -26,16 +31,16 @@ interface Rule {
 
 type TextSetting = Documented & { default?: string; enum?: readonly string[]; not?: object } & Partial<Rule>;
 
-/** Defines a setting whose value is text. The members besides `readBy` and `example` are JSON Schema. */
+/** Defines a setting whose value is text. The members besides `readBy`, `toChange` and `example` are JSON Schema. */
 export function text<const Setting extends TextSetting>(setting: Setting) {
-  return { type: 'string' as const, unit: '', ...setting, default: setting.default ?? '' };
+  return { type: 'string' as const, unit: '', toChange: RESTART, ...setting, default: setting.default ?? '' };
 }
 
 type IntegerSetting = Documented & { default: number; minimum: number; maximum: number; unit: string };
 
 /** Defines a setting whose value is a whole number. */
 export function integer(setting: IntegerSetting) {
-  return { type: 'integer' as const, ...setting };
+  return { type: 'integer' as const, toChange: RESTART, ...setting };
 }
 
 export function port(setting: Omit<IntegerSetting, 'minimum' | 'maximum' | 'unit'>) {

@@ -34,6 +34,8 @@ export const installationSettings = {
       'The first API key of the workspace `default`, with every permission. It is used only when the workspace is created. Empty: a random key is created and printed once.',
     example: 'change-me-to-a-long-random-text',
     readBy: ['release', 'start'],
+    toChange:
+      'After the workspace exists, a new value has no effect. Use `penstock keys create` and `penstock keys revoke`.',
     // The first 8 characters are stored as plain text, and headers of more than 512 characters are not read.
     ...visibleAscii(16, 500),
   }),
@@ -42,6 +44,8 @@ export const installationSettings = {
       'The first SCIM token of the company `default`. It is used only if that company never had a token. Set BOOTSTRAP_SCIM_ORIGIN as well.',
     example: 'change-me-to-a-long-random-text',
     readBy: ['release', 'start'],
+    toChange:
+      'After the company has had a token, a new value has no effect. Use `penstock scim-tokens rotate`.',
     ...visibleAscii(16, 500),
   }),
   BOOTSTRAP_SCIM_ORIGIN: text({
@@ -49,6 +53,8 @@ export const installationSettings = {
       'The value that requests with BOOTSTRAP_SCIM_TOKEN must send in the header X-Request-Origin. Set both settings or neither.',
     example: 'https://idp.example.com',
     readBy: ['release', 'start'],
+    toChange:
+      'After the company has had a token, a new value has no effect. Use `penstock scim-tokens issue`.',
     ...visibleAscii(1, 255),
   }),
 } as const;
@@ -95,6 +101,8 @@ export const postgresSettings = {
       'Set `citus` to distribute the tables by workspace over the nodes of the Citus cluster of DATABASE_URL. A distributed table stays distributed when you remove the setting. Empty: one Postgres.',
     example: 'citus',
     readBy: ['release'],
+    toChange:
+      'Stop every process, and run `release` with the new value (see docs/scale-citus.md). No command removes the distribution.',
     enum: ['', 'citus'],
   }),
 } as const;
@@ -150,6 +158,8 @@ export const queueSettings = {
     ...{ default: 1, minimum: 1, maximum: 256, unit: 'lanes' },
     example: '8',
     readBy: [...servers, 'cli', 'start'],
+    toChange:
+      'Stop every process, run `penstock queue set-lanes`, and start the processes with the new value (see docs/operations.md).',
   }),
   SHARDS: integer({
     description:
@@ -157,6 +167,8 @@ export const queueSettings = {
     ...{ default: 1, minimum: 1, maximum: 64, unit: 'shards' },
     example: '4',
     readBy: [...servers, 'cli', 'start'],
+    toChange:
+      'Stop every process, run `penstock queue set-lanes` with `--shards`, and start the processes with the new value (see docs/scale-shards.md).',
   }),
   MAX_ENVELOPE_OBJECTS: integer({
     description:
