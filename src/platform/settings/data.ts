@@ -96,9 +96,9 @@ export const streamSettings = {
 export const exportSettings = {
   SEGMENT_EXPORT_URL: text({
     description:
-      'Where POST /users/export/segment writes its files: s3://bucket/prefix, or the path of a folder that web and sync share. Empty: the folder `segment-exports` in DATA_DIR. All web and sync processes need the same value.',
+      'Where POST /users/export/segment writes its files: s3://bucket/prefix, or the path of a folder that web and sync share. Empty: the folder `segment-exports` in DATA_DIR. All processes that read it need the same value.',
     example: 's3://example-exports/segments',
-    readBy: ['web', 'sync'],
+    readBy: ['web', 'sync', 'board', 'cli'],
   }),
   S3_REGION: text({
     description:

@@ -24,7 +24,7 @@ export const httpSettings = {
     description:
       'The address at which clients and users reach web. It is used in links to preference centers and in locations of SCIM. Empty: links use HOST and PORT, and SCIM uses the host of the request.',
     example: 'https://api.example.com',
-    readBy: ['web', 'board'],
+    readBy: ['web', 'board', 'cli'],
     // The value becomes part of a policy in a header.
     pattern: '^(https?://[^\\s?#;,\'"<>]+)?$',
     rule: 'must start with http:// or https:// and have neither a query nor quotes',
