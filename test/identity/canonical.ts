@@ -12,7 +12,8 @@ const users = `
     join merged_profiles on merged_profiles.workspace_id = $1 and merged_profiles.kept_id = chain.did
   )
   select
-    to_jsonb(profiles) - 'workspace_id' - 'id' - 'updated_at' as profile,
+    -- The column attribute_changes has an entry for each batch, and so depends on how objects are divided into batches.
+    to_jsonb(profiles) - '{workspace_id,id,updated_at,attribute_changes}'::text[] as profile,
     greatest(
       updated_at,
       (select max(updated_at) from event_summaries where workspace_id = $1 and profile_id = profiles.id),
