@@ -61,8 +61,16 @@ const readListed = (
   which: Pick<Prisma.AccountFindManyArgs, 'where' | 'orderBy' | 'take'>,
 ): Promise<Account[]> => prisma.account.findMany({ ...which, select: listed });
 
-async function positionOf(prisma: Database['prisma'], id: string): Promise<number | undefined> {
-  const account = await prisma.account.findUnique({ where: { id }, select: { position: true } });
+async function positionOf(
+  prisma: Database['prisma'],
+  { companyId, id, newestFirst }: { companyId: string; id: string; newestFirst: boolean },
+): Promise<number | undefined> {
+  // The account may have been deleted meanwhile. The next one in the direction of the previous page has its place.
+  const account = await prisma.account.findFirst({
+    where: { companyId, id: newestFirst ? { gte: id } : { lte: id } },
+    orderBy: { id: newestFirst ? 'asc' : 'desc' },
+    select: { position: true },
+  });
   return account ? Number(account.position) : undefined;
 }
 
@@ -263,7 +271,10 @@ export const accounts = describeResource<Account>({
     }
     // Within a company, the indexes begin with the company, and the position is the order of creation as well.
     const cursor = after ?? before;
-    const position = cursor === undefined ? undefined : await positionOf(prisma, cursor);
+    const position =
+      cursor === undefined
+        ? undefined
+        : await positionOf(prisma, { companyId, id: cursor, newestFirst: after === undefined });
     const ids: string[] = [];
     let start = after === undefined ? { before: position } : { after: position };
     // A page of SCIM ends early if its accounts have many permissions. This list shows none of them, and goes on.

@@ -1,5 +1,5 @@
 import type { Prisma } from '../generated/prisma/client.ts';
-import { type AuditEntry, auditIn } from '../store/audit.ts';
+import { type AuditEntry, auditedByPrisma } from '../store/audit.ts';
 import type { Context } from './resource.ts';
 
 /** The result of a change and its audit entries. */
@@ -17,9 +17,5 @@ export function change<T>(
   { database: { prisma }, actor }: Pick<Context, 'database' | 'actor'>,
   work: (tx: Prisma.TransactionClient) => Promise<Changed<T>>,
 ): Promise<T> {
-  return prisma.$transaction(async (tx) => {
-    const { result, entries } = await work(tx);
-    if (entries.length > 0) await auditIn(tx, actor, entries);
-    return result;
-  });
+  return auditedByPrisma(prisma, actor, work);
 }

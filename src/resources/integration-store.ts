@@ -101,25 +101,15 @@ export async function createIntegration(
   return { id: made.id, failure: failure?.message };
 }
 
-async function whyNot(
-  { source, credentials, kind }: Made,
-  { config }: Pick<Stores, 'config'>,
-): Promise<Refusal | undefined> {
-  try {
-    await trySource({
-      kind,
-      source,
-      credentials,
-      serviceIdField: config.SERVICE_ID_FIELD,
-      scratchBytes: config.SYNC_SCRATCH_BYTES,
-      reach: reachOfSources(config),
-    });
-    return undefined;
-  } catch (error) {
-    if (error instanceof Refusal) return error;
-    throw error;
-  }
-}
+/** Returns the reason for which the source cannot be read; undefined if it can. */
+const whyNot = (made: Made, context: Stores): Promise<Refusal | undefined> =>
+  tryWith(made, made.credentials, context).then(
+    () => undefined,
+    (error: unknown) => {
+      if (error instanceof Refusal) return error;
+      throw error;
+    },
+  );
 
 /** An integration after the test of its source; a draft if the test failed. */
 type Tested = Made & {
@@ -186,13 +176,13 @@ export async function renewCredentials(
 }
 
 function tryWith(
-  integration: SelectedIntegration,
+  { kind, source }: { kind: string; source: unknown },
   credentials: Credentials | undefined,
   { config }: Pick<Stores, 'config'>,
 ): Promise<SourceColumn[]> {
   return trySource({
-    kind: integration.kind as IntegrationKind,
-    source: integration.source as unknown as SourceDefinition,
+    kind: kind as IntegrationKind,
+    source: source as SourceDefinition,
     credentials,
     serviceIdField: config.SERVICE_ID_FIELD,
     scratchBytes: config.SYNC_SCRATCH_BYTES,

@@ -1,4 +1,3 @@
-import { integrationKeys } from '../embedded/address.ts';
 import { nextRun, patternOf, ScheduleError } from '../integrations/schedule.ts';
 import { type IntegrationKind, kinds, type SourceDefinition } from '../integrations/source.ts';
 import { nowDate } from '../platform/clock.ts';
@@ -21,6 +20,7 @@ import {
   rowOf,
 } from './resource.ts';
 import { beginRun, endRun, finishedRun, runColumns, shownStatus } from './runs.ts';
+import { warnWithoutKey } from './source.ts';
 
 function readSchedule(given: string): string {
   try {
@@ -39,6 +39,13 @@ function readContacts(given: string): string {
   if (wrong.length > 0) throw new InvalidValue(`'${wrong[0]}' is not an email address.`);
   return addresses.join(',');
 }
+
+/** The schedule in the form that changes an integration. An empty text removes the schedule. */
+const changedSchedule = text(
+  { label: 'Schedule', help: 'schedule in UTC, as for create; empty: on demand', value: 'schedule' },
+  (given) => (given === '' ? '' : readSchedule(given)),
+  { placeholder: 'every 15 minutes' },
+);
 
 const schedule = optional(
   text(
@@ -262,10 +269,7 @@ export const integrations = describeResource<SelectedIntegration>({
       'integrations create --workspace default --name users --kind attributes --source folder --path ./exports --format csv --schedule "every 15 minutes"',
     permit: 'syncs',
     lead: 'Fill in the fields of one source: Postgres, a folder (only BOARD_USER), or S3. This console tests it before it is stored.',
-    warning: ({ config }) =>
-      integrationKeys(config).length > 0
-        ? undefined
-        : 'INTEGRATION_KEY is not set for the console (process board), so it cannot store secrets. Set it to the value that the sync processes have, and restart board. Until then, only an integration of a folder can be created.',
+    warning: ({ config }) => warnWithoutKey(config, 'an integration of a folder'),
     done: 'Created. If its test failed, it is a draft: “Resume” tests it again and names the cause.',
     fields: {
       name: name('name, unique among the integrations of the workspace'),
@@ -342,7 +346,7 @@ export const integrations = describeResource<SelectedIntegration>({
       permit: 'syncs',
       lead: 'To change the source, create another integration. A new secret is tested first.',
       fields: {
-        schedule,
+        schedule: optional({ ...changedSchedule, mayBeEmpty: true }),
         on_demand: flag({ label: 'On demand', help: 'remove the schedule' }),
         contact_emails: optional({ ...contacts, mayBeEmpty: true }),
         secret: secret({ label: 'New password or secret access key', help: 'password or secret access key' }),
@@ -354,13 +358,13 @@ export const integrations = describeResource<SelectedIntegration>({
       done: 'Changed.',
       async run(context, { one, values }) {
         const { schedule: given, on_demand, contact_emails, secret: source } = values;
-        if (given !== undefined && on_demand && given !== one.schedule)
+        if (given && on_demand && given !== one.schedule)
           throw new Refusal('set one of --schedule and --on-demand', 'schedule');
         if (given === undefined && !on_demand && contact_emails === undefined && !source.isGiven)
           throw new Refusal(
             'nothing to change: set --schedule, --on-demand, --contact-emails, --secret-env or --secret-file',
           );
-        const wanted = on_demand ? null : given;
+        const wanted = on_demand || given === '' ? null : given;
         const renewed = source.isGiven
           ? await (await import('./integration-store.ts')).renewCredentials(
               ...([one, await source.read('Secret'), context] as const),

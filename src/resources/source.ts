@@ -23,3 +23,9 @@ export function encryptSecret(credentials: Credentials, id: string, config: Conf
     throw error instanceof NoIntegrationKey ? new Refusal(error.message) : error;
   }
 }
+
+/** Returns a warning for the console if it has no INTEGRATION_KEY. @param possible the thing that can be created without one */
+export const warnWithoutKey = (config: Config, possible: string): string | undefined =>
+  integrationKeys(config).length > 0
+    ? undefined
+    : `INTEGRATION_KEY is not set for the console (process board), so it cannot store secrets. Set it to the value that the sync processes have, and restart board. Until then, only ${possible} can be created.`;

@@ -31,7 +31,7 @@ import {
   type Outcome,
   type Shown,
 } from './resource.ts';
-import { encryptSecret } from './source.ts';
+import { encryptSecret, warnWithoutKey } from './source.ts';
 import { readTarget, targetFields } from './stream-target.ts';
 
 /**
@@ -218,10 +218,7 @@ export const streams = describeResource<DestinationRow>({
     example: 'streams create --workspace default --name crm --url https://crm.example.com/penstock',
     permit: SENDS,
     lead: 'Fill in one destination: a webhook URL, or Kafka brokers with a topic. Create a stream to files with `penstock streams create --to`.',
-    warning: ({ config }) =>
-      integrationKeys(config).length > 0
-        ? undefined
-        : 'INTEGRATION_KEY is not set for the console (process board), so it cannot store secrets. Set it to the value that the sync processes have, and restart board. Until then, only a Kafka stream without a user can be created.',
+    warning: ({ config }) => warnWithoutKey(config, 'a Kafka stream without a user'),
     done: 'Created. “Test” sends an empty batch to the destination.',
     fields: {
       name: name('name, unique among the streams of the workspace'),

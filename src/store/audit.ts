@@ -174,6 +174,19 @@ export function auditIn(
   return prisma.$executeRawUnsafe(insertAuditStatement, rowsOf(actor, entries));
 }
 
+/** Commits the Prisma changes of `work` and their audit entries in one transaction. */
+export function auditedByPrisma<T>(
+  prisma: Database['prisma'],
+  actor: Actor,
+  work: (tx: Prisma.TransactionClient) => Promise<{ result: T; entries: readonly AuditEntry[] }>,
+): Promise<T> {
+  return prisma.$transaction(async (tx) => {
+    const { result, entries } = await work(tx);
+    if (entries.length > 0) await auditIn(tx, actor, entries);
+    return result;
+  });
+}
+
 /**
  * Commits the changes of `work` and their audit entries in one transaction.
  *

@@ -1,5 +1,5 @@
 import type { Prisma } from '../generated/prisma/client.ts';
-import { type Actor, type AuditEntry, audited, auditIn } from './audit.ts';
+import { type Actor, type AuditEntry, audited, auditedByPrisma } from './audit.ts';
 import type { Connection, Database, Pool } from './database.ts';
 import { sqlstateOf } from './error-cause.ts';
 
@@ -43,11 +43,9 @@ async function change(
   { entry, write }: AuditedWrite,
 ): Promise<Ending> {
   try {
-    return await prisma.$transaction(async (tx) => {
-      if ((await write(tx)) === 0) return 'gone';
-      await auditIn(tx, actor, [entry]);
-      return 'done';
-    });
+    return await auditedByPrisma(prisma, actor, async (tx) =>
+      (await write(tx)) === 0 ? { result: 'gone', entries: [] } : { result: 'done', entries: [entry] },
+    );
   } catch (error) {
     if (sqlstateOf(error) === '23505') return 'taken';
     throw error;
