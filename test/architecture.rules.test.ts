@@ -1,5 +1,8 @@
 import { readFileSync } from 'node:fs';
+import { Server } from 'node:http';
+import { Socket } from 'node:net';
 import path from 'node:path';
+import pg from 'pg';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../src/platform/files.ts';
 import { isOurs, sources } from './setup/sources.ts';
@@ -298,6 +301,30 @@ test('only connections open a lane store; all other files receive one', () => {
     ({ file, imports }) => !stores.includes(file) && imports.some((name) => stores.includes(name)),
   );
   expect(opening.map(({ file }) => file)).toEqual(['src/queue/connection.ts']);
+});
+
+/** Assignments of functions to members of objects that are not of ours, each with its reason. */
+const replacedMembers: Record<string, string> = {
+  'src/platform/listen.ts: socket.destroySoon': 'docs/adr/0100 gives the reason',
+  'src/board/sign-in.ts: response.locals.again': 'Express gives `locals` to its users for values of theirs',
+};
+
+test('members of libraries are not replaced, except for the listed ones', () => {
+  const methods = new Set<string>();
+  for (const { prototype } of [pg.Client, pg.Pool, pg.Connection, Socket, Server])
+    for (let type: object = prototype; type !== Object.prototype; type = Object.getPrototypeOf(type))
+      for (const name of Object.getOwnPropertyNames(type)) methods.add(name);
+  const assignment =
+    /^\s*(?!this\b)(?<target>(?:\([^()]* as [^()]*\)|[\w$!.?]+)\.(?<member>[\w$]+)) = (?<value>async\b|function\b|\(|[\w$]+ =>|[\w$.]+\.bind\()?/gm;
+  const replaced = code.flatMap(({ file, text }) =>
+    [...text.matchAll(assignment)]
+      .filter(({ groups }) => groups!.value !== undefined || methods.has(groups!.member!))
+      .map(({ groups }) => `${file}: ${groups!.target}`),
+  );
+  expect(replaced.sort()).toEqual(Object.keys(replacedMembers).sort());
+  const roundabout =
+    /\bnew Proxy\(|\b[gs]etPrototypeOf\(|\bObject\.create\(|\bgetOwnPropertySymbols\(|\bpino\.symbols\b/;
+  expect(code.filter(({ text }) => roundabout.test(text)).map(({ file }) => file)).toEqual([]);
 });
 
 test('DuckDB is loaded in one place, which reports when it is missing', () => {

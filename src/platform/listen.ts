@@ -46,7 +46,8 @@ const LINGER_BYTES = 8_388_608;
  * read its response.
  */
 export function limitConnections(server: Server): void {
-  // Node calls `destroySoon` to close a connection after its last response. All connections share one
+  // Node calls `destroySoon` to close a connection after its last response, and has no option for a slow close
+  // (docs/adr/0100-libraries-are-extended-not-patched.md). All connections share one
   // function, because there are thousands of them.
   server.on('connection', (socket: Socket) => {
     socket.destroySoon = closeSocket;

@@ -21,7 +21,7 @@ pg.types.setTypeParser(pg.types.builtins.INT8, Number);
 // biome-ignore lint/suspicious/noExplicitAny: `pg` accepts a text or an object, then values or a callback.
 type Query = (...given: any[]) => any;
 
-/** A statement as an object. `pg` also accepts one that sends itself. */
+/** A statement as an object. `pg` also accepts an object that sends itself. */
 interface Statement {
   name?: string;
   text: string;
@@ -53,11 +53,11 @@ export interface Patience {
 export const PATIENCE: Patience = { connection: 5000 };
 
 /**
- * A client of Postgres with everything that Penstock adds to one of `pg`:
+ * A client of `pg` with everything that Penstock adds to it:
  *
  * - `require_auth=scram-sha-256` in its URL: the server has to prove by SCRAM that it knows the password. Before that it
- *   receives neither the password, its md5, nor a statement. Plain `pg` answers whatever authentication the server
- *   requests, and continues if it requests none.
+ *   does not receive the password, its md5, or a statement. Plain `pg` answers every kind of authentication that the
+ *   server requests, and continues if the server requests no authentication.
  * - Session settings, also through a pooler in transaction mode.
  * - On a distributed Postgres: the form of each statement for one workspace, and the scope of the transaction.
  * - A span for each statement that is sent as part of a recorded span.
@@ -175,7 +175,7 @@ export class PostgresClient extends pg.Client {
 
   /**
    * Creates a span for a statement that is sent as part of a recorded span. Background statements, such as heartbeats,
-   * get none.
+   * get no span.
    */
   #queryTraced(given: [string | Statement, ...unknown[]]): unknown {
     const sdk = tracing;
