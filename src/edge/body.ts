@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { gunzip, inflate } from 'node:zlib';
+import { parse } from 'content-type';
 import { ApiError } from '../errors.ts';
 import { type Json, MAX_DEPTH } from '../profile/json.ts';
 import { isRecord, Unread } from '../profile/values.ts';
@@ -82,16 +83,21 @@ const DECODER = 49_152;
  * `application/json`, `application/scim+json` and similar types. Parameters have no effect: JSON has none, and its
  * text is always UTF-8 (RFC 8259, sections 8.1 and 11).
  */
-const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\s*(?:;.*)?$/i;
+const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json$/;
 
 /** Types that were accepted before, so that the usual one costs a look-up. Bounded at 100 entries. */
 const accepted = new Set(['application/json']);
+
+/** Returns the media type of a Content-Type in lower case, without its parameters. */
+export function mediaTypeOf(contentType: string): string {
+  return parse(contentType, { parameters: false }).type;
+}
 
 /** @throws {ApiError} 415 unless the Content-Type is JSON */
 export function requireJson(request: IncomingMessage): void {
   const type = request.headers['content-type'];
   if (type !== undefined && accepted.has(type)) return;
-  if (type === undefined || type.length > 200 || !JSON_TYPE.test(type))
+  if (type === undefined || type.length > 200 || !JSON_TYPE.test(mediaTypeOf(type)))
     throw unsupported('Content-Type', type, 'application/json, application/scim+json');
   if (accepted.size < 100) accepted.add(type);
 }

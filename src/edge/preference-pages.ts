@@ -13,7 +13,7 @@ import { type Choice, NotAChoice, objectsOf, readChoice } from '../preferences/s
 import { TemplateError } from '../preferences/template.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { type PageLocals, refuse } from './app.ts';
-import { readBody } from './body.ts';
+import { mediaTypeOf, readBody } from './body.ts';
 import { createRequestSemaphore } from './load-shedding.ts';
 import { createLinkOpener, LinkRefused, type Opened, preferencePolicy } from './open-link.ts';
 import type { RequestInHand } from './request.ts';
@@ -113,7 +113,7 @@ const MAX_FORM = 131_072;
 /** Seconds after which a browser may try again. */
 const RETRY_AFTER = '2';
 
-const FORM = /^application\/x-www-form-urlencoded\s*(?:;|$)/i;
+const FORM = 'application/x-www-form-urlencoded';
 
 type Answer = Response<unknown, PageLocals>;
 
@@ -163,7 +163,8 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       throw new ApiError('rateLimited', {
         headers: { 'Retry-After': String(Math.ceil(untilOne / 1000)) },
       });
-    if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
+    if (mediaTypeOf(request.headers['content-type'] ?? '') !== FORM)
+      throw new ApiError('unsupportedMediaType');
     const body = await readBody(request as RequestInHand, { limit: MAX_FORM, reading: services.reading });
     return semaphore.use(link.workspaceId, async () => {
       const opened = await opener.open(link, links.urlOf(token));
