@@ -50,7 +50,7 @@ export function findColumns(
       throw new SourceError(
         'config',
         other === name
-          ? `${where}: there are two columns ${name}`
+          ? `${where}: the column ${name} exists twice; rename or remove one of them`
           : `${where}: the columns ${other} and ${name} differ only in case; rename one of them`,
       );
     }
@@ -61,7 +61,8 @@ export function findColumns(
 
 /** @throws {SourceError} `config` */
 export function requireUpdatedAt(columns: { has(column: 'updated_at'): boolean }, where: string): void {
-  if (!columns.has('updated_at')) throw new SourceError('config', `${where}: there is no column UPDATED_AT`);
+  if (!columns.has('updated_at'))
+    throw new SourceError('config', `${where}: the column UPDATED_AT is missing`);
 }
 
 /** Maximum characters of an invalid time that are kept, which is enough to find it. */
@@ -158,14 +159,15 @@ export function checkColumns(
 
   const supported = ['updated_at', 'payload', ...combinations.flat()];
   const duplicate = supported.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
-  if (duplicate !== undefined) throw wrong(`there are several columns ${upper(duplicate)}`, columns);
-  if (!names.includes('updated_at')) throw wrong('there is no column UPDATED_AT', columns);
+  if (duplicate !== undefined)
+    throw wrong(`the column ${upper(duplicate)} exists more than once; rename or remove the others`, columns);
+  if (!names.includes('updated_at')) throw wrong('the column UPDATED_AT is missing', columns);
   if (kind === 'deletes' && names.includes('payload'))
-    throw wrong('there is a column PAYLOAD, which a sync of deletes must not have', columns);
-  if (kind !== 'deletes' && !names.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
+    throw wrong('the column PAYLOAD is not allowed in a sync of deletes; remove it from the source', columns);
+  if (kind !== 'deletes' && !names.includes('payload')) throw wrong('the column PAYLOAD is missing', columns);
   if (!combinations.some((combination) => combination.every((name) => names.includes(name)))) {
     const wanted = combinations.map((combination) => combination.map(upper).join(' with ')).join(', ');
-    throw wrong(`no column has an identifier; one of ${wanted} is required`, columns);
+    throw wrong(`a column with an identifier is missing; add one of ${wanted}`, columns);
   }
 }
 

@@ -85,7 +85,11 @@ describe('integrations create', () => {
 
   test('rejects a source with a missing column and names the column', async () => {
     const completion = csvFolder('external_id,updated_at\n');
-    expectRefusal(await on.run(fromFolder('lacking', completion)), 'there is no column PAYLOAD', '--draft');
+    expectRefusal(
+      await on.run(fromFolder('lacking', completion)),
+      'the column PAYLOAD is missing',
+      '--draft',
+    );
   });
 
   test('--draft stores an unreadable source; resume activates it once it can be read', async () => {

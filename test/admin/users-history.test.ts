@@ -39,7 +39,7 @@ const short = (rows: Record<string, string>[]) =>
 
 describe('users history', () => {
   test.each(['lovelace', 'ada'])(
-    'of a user, also by an id that was renamed away: what is the user’s own, and the addresses’: %s',
+    'lists the changes of a user and of its addresses by the present or a former id: %s',
     async (id) => {
       const { changes, next } = await history('--external-id', id);
       expect(next).toBeNull();

@@ -50,7 +50,7 @@ test('a stream can be paused and resumed in its own workspace, with audit entrie
   ]);
 });
 
-test('an account needs the rights to syncs, users and personal data to decide what a stream sends', async () => {
+test('deciding what a stream sends needs the rights to syncs, users and personal data', async () => {
   const path = `/streams/${scene.stream}`;
   const forms: [path: string, fields: Record<string, string>][] = [
     ['/streams', { name: 'own', url: 'https://elsewhere.example/in' }],

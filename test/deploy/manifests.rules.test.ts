@@ -140,7 +140,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     }
   });
 
-  test('gives sync and board the key of credentials, and the same rule for addresses that users enter', () => {
+  test('gives sync and board the key of credentials and the same rule for outgoing addresses', () => {
     const deployments = of('Deployment').filter((one) =>
       one.spec.template.spec.containers[0].env.some(({ name }: Any) => name === 'INTEGRATION_KEY'),
     );

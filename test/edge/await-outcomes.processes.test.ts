@@ -40,7 +40,7 @@ describe('waiting for the outcomes of objects', () => {
     });
   });
 
-  test('continues until the outcome of the last object is known', async () => {
+  test('waits until the outcome of every object is stored', async () => {
     const [first, last] = [uuidv7(), uuidv7()];
     const received = createEffects(database.pool).outcomes([first, last]);
     await decide(database.pool, first);
@@ -49,7 +49,7 @@ describe('waiting for the outcomes of objects', () => {
     expect(await received).toEqual({ errors: new Map([[last, 'taken']]) });
   });
 
-  test('ends without a result before clients time out', async () => {
+  test('returns `unknown` before clients time out if an object has no outcome', async () => {
     const appliedId = uuidv7();
     await decide(database.pool, appliedId);
     const { result, milliseconds } = await timed(

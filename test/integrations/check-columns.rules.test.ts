@@ -28,17 +28,19 @@ describe('columns', () => {
   test('deletes require an identifier that is unique to a user, and no PAYLOAD', () => {
     check('deletes', 'UPDATED_AT EXTERNAL_ID EMAIL')();
     expect(check('deletes', 'UPDATED_AT EMAIL')).toThrow(
-      'no column has an identifier; one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, SERVICE_ID is required (the columns are: UPDATED_AT, EMAIL)',
+      'a column with an identifier is missing; add one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, SERVICE_ID (the columns are: UPDATED_AT, EMAIL)',
     );
-    expect(check('deletes', 'UPDATED_AT EXTERNAL_ID PAYLOAD')).toThrow(/PAYLOAD, which a sync of deletes/);
+    expect(check('deletes', 'UPDATED_AT EXTERNAL_ID PAYLOAD')).toThrow(
+      /PAYLOAD is not allowed in a sync of deletes/,
+    );
   });
 
   test.each([
-    ['PAYLOAD EXTERNAL_ID', 'there is no column UPDATED_AT'],
-    ['UPDATED_AT EXTERNAL_ID', 'there is no column PAYLOAD'],
-    ['UPDATED_AT PAYLOAD', 'no column has an identifier'],
+    ['PAYLOAD EXTERNAL_ID', 'the column UPDATED_AT is missing'],
+    ['UPDATED_AT EXTERNAL_ID', 'the column PAYLOAD is missing'],
+    ['UPDATED_AT PAYLOAD', 'a column with an identifier is missing'],
     ['UPDATED_AT PAYLOAD ALIAS_NAME', 'ALIAS_NAME with ALIAS_LABEL'],
-    ['UPDATED_AT PAYLOAD email EMAIL', 'there are several columns EMAIL'],
+    ['UPDATED_AT PAYLOAD email EMAIL', 'the column EMAIL exists more than once'],
   ])('%s: %s', (names, rule) => {
     expect(check('events', names)).toThrow(rule);
     expect(check('events', names)).toThrow(SourceError);

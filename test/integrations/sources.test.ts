@@ -107,7 +107,7 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
 
   test('a source without UPDATED_AT is rejected', async () => {
     const stocked = await stock(['external_id', 'payload'], [['a', '{}']]);
-    await expect(readAll(stocked)).rejects.toThrow(/there is no column UPDATED_AT/);
+    await expect(readAll(stocked)).rejects.toThrow(/the column UPDATED_AT is missing/);
   });
 
   test('a payload keeps its quotes, line breaks, commas and characters of every script', async () => {

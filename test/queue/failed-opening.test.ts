@@ -140,7 +140,7 @@ test('a worker whose first reply from Redis is an error takes jobs once Redis an
   await connection.stop();
 });
 
-test('the lanes of a worker whose first reply from Redis is an error can be read once Redis answers again', async () => {
+test('a worker reads its lanes after its first reply from Redis was an error', async () => {
   const operator = new Redis(redisUrl);
   const connection = connectWorker(readConfig({ DATABASE_URL: url, REDIS_URL: redisUrl, LANES: '2' }), url);
   await waitUntil(() => connection.ready(), { what: 'the queue' });

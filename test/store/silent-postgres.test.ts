@@ -9,7 +9,7 @@ import { startProxy } from '../setup/proxy.ts';
 const limits = { statement: 300, lock: 200, silence: 600 };
 
 test.each(['client', 'store'] as const)(
-  'a transaction ends with ETIMEDOUT when packets of the %s vanish, and its connection is not reused',
+  'a transaction ends with ETIMEDOUT and its connection is closed if packets of the %s vanish',
   async (silent) => {
     const proxy = await startProxy(inject('postgresUrl'));
     const pool = openPool(proxy.url, 1);

@@ -185,15 +185,15 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
   });
 
   test.for([
-    ['without UPDATED_AT', 'attributes', ['EXTERNAL_ID', 'PAYLOAD'], /there is no column UPDATED_AT/],
+    ['without UPDATED_AT', 'attributes', ['EXTERNAL_ID', 'PAYLOAD'], /the column UPDATED_AT is missing/],
     [
       'without an identifier',
       'events',
       ['UPDATED_AT', 'PAYLOAD'],
-      /no column has an identifier; one of EXTERNAL_ID/,
+      /a column with an identifier is missing; add one of EXTERNAL_ID/,
     ],
-    ['without PAYLOAD', 'purchases', ['UPDATED_AT', 'EXTERNAL_ID'], /there is no column PAYLOAD/],
-    ['with PAYLOAD in a deletes sync', 'deletes', ['UPDATED_AT', 'EXTERNAL_ID', 'PAYLOAD'], /must not have/],
+    ['without PAYLOAD', 'purchases', ['UPDATED_AT', 'EXTERNAL_ID'], /the column PAYLOAD is missing/],
+    ['with PAYLOAD in a deletes sync', 'deletes', ['UPDATED_AT', 'EXTERNAL_ID', 'PAYLOAD'], /is not allowed/],
   ] as const)('a source %s is a config error', async ([_, kindOfData, columns, message]) => {
     const integration = await scene.integrate({ rows: [], columns: [...columns] }, { kind: kindOfData });
     expect(await scene.sync(integration)).toMatchObject({

@@ -36,7 +36,7 @@ describe.skipIf(reason)(`together with release ${previous.version}`, () => {
     expect(Number(/export const READS = (\d+)/.exec(wire)?.[1] ?? 1)).toBe(previous.reads);
   });
 
-  test('G3: its workers recognize each entry of a fence of this release, and all workspaces wait there', () => {
+  test('G3: its workers recognize all fence entries of this release, and every workspace waits', () => {
     const [, text] = /export const fenceSchema = (\{.*?\n\}) as const/s.exec(
       previousFile('src/jobs/catalog.ts'),
     )!;

@@ -34,7 +34,7 @@ test('G3: a lane does not arrive at a fence before earlier objects of its worksp
   expect(waits(plain('bob', 'ann'), fence('F', [0, 1]))).toEqual([]);
 });
 
-test('G3: a lane does not arrive at a fence before envelopes that may have objects of its workspace', () => {
+test('G3: a lane arrives at a fence after all envelopes that may have objects of its workspace', () => {
   expect(waits(unread(tagOf('ann')), fence('F', [0, 1]))).toEqual([]);
   expect(waits(unread(SHARED), fence('F', [0, 1]))).toEqual([]);
   expect(waits(unread(undefined), fence('F', [0, 1]))).toEqual([]);
@@ -46,7 +46,7 @@ test('a lane arrives at several fences if the home lane of the last fence has al
   expect(waits(fence('F', [0, 1]), fence('G', [0, 1, 2]), fence('H', [0, 1]))).toEqual(['F!', 'G!', 'H!']);
 });
 
-test('G3: a lane does not arrive at a fence after a fence that is missing in the home lane of the later fence', () => {
+test('G3: a lane does not arrive at a fence if its home lane lacks an earlier fence of the lane', () => {
   expect(waits(fence('F', [2, 1]), fence('G', [0, 1]))).toEqual(['F!']);
   expect(waits(fence('F', [0, 2, 1]), fence('G', [2, 1]), fence('H', [0, 1]))).toEqual(['F!', 'G!']);
   expect(waits(fence('F', [1, 2]), fence('G', [0, 1]))).toEqual(['F!']);
@@ -81,7 +81,7 @@ interface Fleet {
   effects: string[];
 }
 
-test('G3: fences and objects of each workspace keep their order, and every lane empties, for any order of steps', () => {
+test('G3: each workspace keeps its order and every lane empties, for any order of steps', () => {
   for (let seed = 1; seed <= 300; seed++) {
     const random = createRandom(seed);
     const below = (count: number) => Math.floor(random() * count);

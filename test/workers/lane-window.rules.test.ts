@@ -70,7 +70,7 @@ test('G5: a lane reads the data of about one transaction, even if 4,000 envelope
   expect(lane.read).toBeLessThanOrEqual(16);
 });
 
-test('G8: a lane reads the envelope of a quiet workspace after 3,000 of a noisy workspace', async () => {
+test('G8: a lane reads a quiet envelope that follows 3,000 envelopes of a noisy workspace', async () => {
   const last = stored(quiet);
   const { lane, lease, window } = scene(stored(noisy, 1000), [
     ...range(3000).map(() => stored(noisy, 1000)),
@@ -88,7 +88,7 @@ test.each([
   { senders: 1, pace: 200 },
   { senders: 12, pace: 200 },
 ])(
-  'G8: a lane reads the envelope of a quiet workspace after those of $senders senders at $pace units/ms',
+  'G8: a lane reads a quiet envelope that follows $senders senders at $pace units/ms',
   async ({ senders, pace }) => {
     const ids = range(senders).map(() => uuidv7());
     const last = stored(quiet);
@@ -155,7 +155,7 @@ describe('a lane with more jobs than a snapshot', () => {
     expect(batch?.envelopes.find(({ id }) => id === shared.id)?.workspaces.has(noisy) ?? false).toBe(false);
   });
 
-  test('reads a deep snapshot every 250 ms at most, and keeps it until then', async () => {
+  test('reads a deep snapshot at most every 250 ms, and uses it until the next one', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const deep = scene(stored(noisy), [...many(noisy, 10_000), stored(quiet)]);
     await refresh(deep, (10 * DEEP_MS) / 5);
@@ -218,7 +218,7 @@ test('a lane arrives at the fence that it has leased before its first snapshot',
   expect(fences.isOpen({ ...mark.data.fence! }, 1)).toBe(true);
 });
 
-test('a mark leaves the lane when its fence is passed', async () => {
+test('a mark is removed from the lane after its fence has been passed', async () => {
   const mark = fenced(stored(noisy), [1, 0], noisy);
   const { lease, window, fences } = scene(stored(quiet), [mark]);
   await window.refresh(lease);
@@ -228,7 +228,7 @@ test('a mark leaves the lane when its fence is passed', async () => {
   expect(window.isDone(mark.id)).toBe(true);
 });
 
-test('a fence without the name of a workspace, or with objects of others, closes the lane for all', async () => {
+test('a fence without a workspace, or with objects of other workspaces, closes the lane for all', async () => {
   const old = fenced(stored(noisy), [0, 1]);
   const wrong = fenced(stored(noisy), [0, 1], quiet);
   const { lease, window } = scene(stored(quiet), [old, wrong]);

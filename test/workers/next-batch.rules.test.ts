@@ -175,7 +175,7 @@ describe('a batch', () => {
     }
   });
 
-  test('G8: takes objects of other workspaces that are after a closed fence, and none of its workspace', () => {
+  test('G8: takes objects after a closed fence only from workspaces without the fence', () => {
     const [before, behind, other] = [envelope({ ann: 1 }), envelope({ ann: 1 }), envelope({ bob: 1 })];
     for (const isCarrier of [true, false]) {
       const window = [before, fence('ann', { isCarrier }), behind, other];

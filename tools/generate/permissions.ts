@@ -79,7 +79,7 @@ A SCIM token opens every endpoint below \`/scim/v2\` for one company, and no oth
 
 ## Console accounts
 
-Each page of the console needs one of the listed permissions in the workspace. Where the table has *and*, the account needs a permission of each part. The names are those of SCIM. In a workspace, \`admin\` includes all of
+Each page of the console needs one of the listed permissions in the workspace. Where the table has *and*, the account needs a permission of each part. They have the names that SCIM uses. In a workspace, \`admin\` includes all of
 them. The company permissions \`admin\` and \`manage_company_settings\` include all of them in every workspace of the company.
 [Who sees what](console.md#who-sees-what) lists the pages.
 
