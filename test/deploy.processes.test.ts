@@ -89,13 +89,13 @@ describe('Dockerfile', () => {
     ).toBe(true);
   });
 
-  test('the admin command is on the path, as docs/operations.md documents it', () => {
+  test('the admin command is on the path, as docs/deploy.md documents it', () => {
     const link = finalStage.find((line) => line.endsWith(' /usr/local/bin/penstock'));
     const { bin } = JSON.parse(read('package.json')) as { bin: { penstock: string } };
     expect(link).toBe(`RUN ln -s /app/${bin.penstock} /usr/local/bin/penstock`);
     expect(statSync(path.join(packageRoot, bin.penstock)).mode & 0o111).toBe(0o111);
     expect(finalStage).toContain('WORKDIR /app');
-    expect(read('docs/operations.md')).toContain('docker compose exec web penstock --help');
+    expect(read('docs/deploy.md')).toContain('docker compose exec web penstock --help');
   });
 
   test('exposes the ports of the settings', () => {

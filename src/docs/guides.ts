@@ -18,9 +18,12 @@ const guideFiles = {
     ...['docs/delete-a-person.md', 'docs/console.md'],
   ],
   Operate: [
-    ...['docs/production-checklist.md', 'docs/deploy.md', 'docs/configure.md', 'docs/operations.md'],
+    ...['docs/production-checklist.md', 'docs/deploy.md', 'docs/deploy-kubernetes.md', 'docs/configure.md'],
+    ...['docs/redis.md', 'docs/operations.md', 'docs/lanes.md', 'docs/postgres-connections.md'],
+    ...['docs/outgoing-addresses.md', 'docs/overload.md', 'docs/crashed-jobs.md'],
     ...['docs/scale.md', 'docs/scale-redis-cluster.md', 'docs/scale-shards.md', 'docs/scale-citus.md'],
-    ...['docs/connection-poolers.md', 'docs/backup.md', 'docs/upgrade.md', 'docs/retention.md'],
+    ...['docs/connection-poolers.md', 'docs/backup.md', 'docs/redis-loss.md', 'docs/upgrade.md'],
+    ...['docs/retention.md'],
     ...['docs/monitoring.md', 'docs/runbook.md', 'docs/troubleshooting.md', 'docs/security.md'],
   ],
   Reference: [
@@ -38,6 +41,8 @@ const guideFiles = {
   Explanation: [
     'docs/architecture.md',
     'docs/reliability.md',
+    'docs/bounded-work.md',
+    'docs/fault-tests.md',
     'docs/ordering.md',
     'docs/fairness.md',
     'docs/performance.md',

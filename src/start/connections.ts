@@ -10,7 +10,7 @@ type Sizes = Pick<Config, 'DATABASE_POOL_SIZE' | 'LANES' | 'QUEUE'>;
 
 /**
  * Returns the maximum number of Postgres connections that web, worker, sync and console of one `npm start`
- * open together. docs/operations.md explains the sum.
+ * open together. docs/postgres-connections.md explains the sum.
  */
 export function connectionsNeeded({ DATABASE_POOL_SIZE: size, LANES: lanes, QUEUE }: Sizes): number {
   const producer = QUEUE === 'postgres' ? Math.max(2, size) : 0;

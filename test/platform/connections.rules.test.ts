@@ -4,7 +4,7 @@ import { connectionsNeeded, fittingPoolSize } from '../../src/start/connections.
 
 const REDIS_URL = 'redis://cache';
 
-test('connectionsNeeded returns the default sums that docs/operations.md states', () => {
+test('connectionsNeeded returns the default sums that docs/postgres-connections.md states', () => {
   expect(connectionsNeeded(readConfig({}))).toBe(65);
   expect(connectionsNeeded(readConfig({ REDIS_URL }))).toBe(32);
 });

@@ -40,7 +40,7 @@ applies. A request above the limit is answered with 429 and \`Retry-After\`, and
 with 503 because of load uses no token.
 
 A rate limit counts requests, not their work. A workspace may have as much work waiting as is still free in the queue: one workspace alone fills half of the queue, two a
-third each. Above that, its requests get 503 with the code \`workspace_over_share\` ([limits](operations.md#when-there-is-too-much-to-do)). Other workspaces are not refused.
+third each. Above that, its requests get 503 with the code \`workspace_over_share\` ([limits](overload.md)). Other workspaces are not refused.
 
 ## Change a limit
 

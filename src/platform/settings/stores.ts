@@ -84,7 +84,7 @@ export const postgresSettings = {
   }),
   DATABASE_POOL_SIZE: integer({
     description:
-      'The maximum number of Postgres connections in each pool. A process has several pools (see docs/operations.md). Idle connections are closed after 20 seconds. Lower it if Postgres runs out of connections.',
+      'The maximum number of Postgres connections in each pool. A process has several pools (see docs/postgres-connections.md). Idle connections are closed after 20 seconds. Lower it if Postgres runs out of connections.',
     ...{ default: 5, minimum: 1, maximum: 500, unit: 'connections' },
     example: '10',
     readBy: [...servers, 'start'],
@@ -159,7 +159,7 @@ export const queueSettings = {
     example: '8',
     readBy: [...servers, 'cli', 'start'],
     toChange:
-      'Stop every process, run `penstock queue set-lanes`, and start the processes with the new value (see docs/operations.md).',
+      'Stop every process, run `penstock queue set-lanes`, and start the processes with the new value (see docs/lanes.md).',
   }),
   SHARDS: integer({
     description:
