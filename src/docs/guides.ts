@@ -12,7 +12,13 @@ const guideFiles = {
   ],
   Guides: [
     ...['docs/identify-and-merge.md', 'docs/subscriptions.md', 'docs/retries.md', 'docs/import.md'],
-    ...['docs/export.md', 'docs/segments.md', 'docs/warehouse-sync.md', 'docs/streams.md'],
+    ...[
+      'docs/export.md',
+      'docs/export-segment.md',
+      'docs/segments.md',
+      'docs/warehouse-sync.md',
+      'docs/streams.md',
+    ],
     ...['docs/stream-webhooks.md', 'docs/stream-kafka.md', 'docs/stream-files.md'],
     ...['docs/preference-centers.md', 'docs/scim.md', 'docs/single-sign-on.md', 'docs/migration.md'],
     ...['docs/delete-a-person.md', 'docs/console.md'],
@@ -22,8 +28,9 @@ const guideFiles = {
     ...['docs/redis.md', 'docs/operations.md', 'docs/lanes.md', 'docs/postgres-connections.md'],
     ...['docs/outgoing-addresses.md', 'docs/overload.md', 'docs/crashed-jobs.md'],
     ...['docs/scale.md', 'docs/scale-redis-cluster.md', 'docs/scale-shards.md', 'docs/scale-citus.md'],
-    ...['docs/connection-poolers.md', 'docs/backup.md', 'docs/redis-loss.md', 'docs/upgrade.md'],
-    ...['docs/retention.md'],
+    ...['docs/connection-poolers.md', 'docs/backup.md', 'docs/backup-embedded.md'],
+    ...['docs/backup-deployments.md', 'docs/restore.md', 'docs/redis-loss.md', 'docs/upgrade.md'],
+    ...['docs/upgrade-from-0-1-0.md', 'docs/roll-back.md', 'docs/retention.md'],
     ...['docs/monitoring.md', 'docs/runbook.md', 'docs/troubleshooting.md', 'docs/security.md'],
   ],
   Reference: [
@@ -31,6 +38,7 @@ const guideFiles = {
     ...[
       'docs/command-line.md',
       'docs/metrics.md',
+      'docs/scim-reference.md',
       'docs/file-formats.md',
       'docs/data-model.md',
       'docs/differences.md',

@@ -11,7 +11,7 @@ let key: string;
 let applied: number;
 let copy: Awaited<ReturnType<typeof settings>>;
 
-/** The embedded form of docs/backup.md. */
+/** The commands of docs/backup-embedded.md. */
 beforeAll(async () => {
   const original = await settings();
   const start = await startAndWait(original);
