@@ -154,7 +154,7 @@ function formField(
   const isInvalid = problem !== undefined;
   const marks = html` aria-describedby="${id}-hint"${required && html` required`}${isInvalid && html` aria-invalid="true"`}`;
   const hint = html`<span class="hint" id="${id}-hint">${isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `}${hintOf(help)}</span>`;
-  const title = html`${label}${!required && control.kind !== 'switch' && html` <span class="faint">(optional)</span>`}`;
+  const title = html`<span>${label}${!required && control.kind !== 'switch' && html` <span class="faint">(optional)</span>`}</span>`;
   switch (control.kind) {
     case 'boxes':
       return html`<fieldset aria-describedby="${id}-hint"><legend>${label}</legend>${hint}<div class="choices">${control.choices.map(
@@ -162,7 +162,7 @@ function formField(
           html`<label class="check"><input type="checkbox" name="${key}" value="${name}"${given?.flatMap((one) => one.split(',')).includes(name) && html` checked`}> <code>${name}</code></label>`,
       )}</div></fieldset>`;
     case 'switch':
-      return html`<label class="check"><input type="checkbox" name="${key}" value="on"${given?.includes('on') && html` checked`} aria-describedby="${id}-hint"> ${label} ${hint}</label>`;
+      return html`<label class="check"><input type="checkbox" name="${key}" value="on"${given?.includes('on') && html` checked`} aria-describedby="${id}-hint"> <span>${label} ${hint}</span></label>`;
     case 'choice':
       return html`<label>${title} <select name="${key}"${marks}>${!required && html`<option value=""></option>`}${control.choices.map(
         (one) => html`<option value="${one}"${one === value && html` selected`}>${one}</option>`,

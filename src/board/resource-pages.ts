@@ -237,7 +237,11 @@ class Renderer<One extends { id: string }> {
     if (scope === 'installation' || isOwner) {
       // A viewer with every right sees all workspaces, also beyond those that are loaded.
       const ids = isOwner && !viewer.full ? workspaces.map(({ id }) => id) : undefined;
-      return { chosen: undefined, choice: formOf(filterFields(filters, { query }), isFiltered), ids };
+      return {
+        chosen: undefined,
+        choice: formOf(isFiltered && filterFields(filters, { query }), isFiltered),
+        ids,
+      };
     }
     if (scope === 'company') {
       const { company, field } = await chosenCompany(visit);
@@ -622,6 +626,8 @@ function cellOf<One>({ kind, value, shown }: Column<One>, one: One): Part {
   if (shown) {
     const { badge: mark, tone, text, href, code, seconds, at } = shown(one);
     const lasting = seconds !== undefined && (tone ? badge(duration(seconds), tone) : duration(seconds));
+    if ([mark, text, code, seconds, at].every((one) => one === undefined || one === null || one === ''))
+      return '';
     const words = text !== undefined && href !== undefined ? linked(text, href) : text;
     return html`<span class="wrap">${mark !== undefined && badge(mark, tone)} ${lasting} ${code !== undefined && html`<code>${code}</code>`} ${words} ${at && moment(at)}</span>`;
   }
@@ -642,6 +648,7 @@ function written(value: Json, kind: Column<unknown>['kind']): Part {
       ? JSON.stringify(value)
       : String(value);
   if (kind === 'id') return isUuid(text) ? uuid(text) : html`<span class="id">${text}</span>`;
+  if (text === '') return '';
   if (kind === 'code') return html`<code>${text}</code>`;
   return html`<span class="wrap">${text}</span>`;
 }

@@ -48,7 +48,7 @@ export const exports = describeResource<ShownExport>({
   title: 'Exports',
   sentence: 'List the segment exports of a workspace.',
   example: 'segments exports --workspace default',
-  lead: 'Segment exports that clients requested, newest first. Finished exports are listed for 30 days.',
+  lead: 'Segment exports that clients or people of the console requested, newest first. Finished exports are listed for 30 days.',
   scope: 'workspace',
   isOfOne: true,
   isListOnly: true,

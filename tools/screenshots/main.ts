@@ -133,11 +133,11 @@ async function takeEvery(penstock: Installation, browser: Browser, to: string): 
       for (const text of cut) process.stdout.write(`${name}: cut: ${text}\n`);
       const session = await context.newCDPSession(page);
       const { data } = await session.send('Page.captureScreenshot', {
-        ...{ format: 'jpeg', quality: 60, captureBeyondViewport: true },
+        ...{ format: 'webp', quality: 50, captureBeyondViewport: true },
         clip: { x: 0, y: 0, width, height: await page.evaluate<number>(HEIGHT), scale: 1 },
       });
       await session.detach();
-      writeFileSync(path.join(to, `${name}.jpg`), Buffer.from(data, 'base64'));
+      writeFileSync(path.join(to, `${name}.webp`), Buffer.from(data, 'base64'));
     }
   process.stdout.write(`${paths.size * 2} pictures in ${to}\n`);
   await context.close();

@@ -149,7 +149,7 @@ function entries(rows: AuditRow[], isCut: boolean): Part {
       html`${row.subjectKind.replaceAll('_', ' ')} ${subjectLink(row.subjectId)}`,
       row.workspace ?? row.workspaceId ?? '',
       html`${row.via.replace('_', ' ')}${row.address !== null && html`<br><span class="faint">${row.address}</span>`}`,
-      html`<span class="wrap">${Object.keys(row.detail).length === 0 ? '' : brief(row.detail)}</span>`,
+      html`<span class="wrap json">${Object.keys(row.detail).length === 0 ? '' : brief(row.detail)}</span>`,
     ]),
   );
 }
