@@ -260,6 +260,17 @@ async function visitEverything(): Promise<void> {
   await page(admin, `/users/${toServiceId(person)}?${workspaceQuery}`);
   await act(`/users/${toServiceId(person)}?${workspaceQuery}`, subscription);
   await act(`/users/${toServiceId(person)}/preference-link?${workspaceQuery}`, { center });
+  const blocked = { workspace: workspaceId, external_id: 'undefined' };
+  for (let times = 0; times < 2; times++) await act('/blocked-ids', blocked);
+  await page(operator, `/blocked-ids?${workspaceQuery}`);
+  const blockedId = `${workspaceId}.${Buffer.from('undefined').toString('base64url')}`;
+  await page(operator, `/blocked-ids?${workspaceQuery}&before=${blockedId}`);
+  await act(`/blocked-ids/${blockedId}?${workspaceQuery}`, { action: 'unblock' });
+  await query(
+    "insert into segments (id, workspace_id, name, purpose, definition) values ($1, $2, 'Everyone', '', '{\"all\":[]}')",
+    ...[newId(), workspaceId],
+  );
+  await act('/exports', { workspace: workspaceId, segment: 'Everyone', fields: 'email' });
   // Commands look up a key by its identifier.
   const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };
   await keys.naming.find!(installation.resourceContext, named);
