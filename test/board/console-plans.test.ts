@@ -28,6 +28,14 @@ import { createPeople } from './people.ts';
 
 /** Reads of several rows of a large table by Prisma, with the reason why each is short. */
 const longReads: Record<string, string> = {
+  'a range of accounts_pkey: SELECT "public"."accounts"."id", "public"."accounts"."position" FROM "public"."accounts" W':
+    'one row: the account of a link to the next page, or its neighbour if it was deleted',
+  'a range of blocked_external_ids_pkey: SELECT "public"."blocked_external_ids"."workspace_id", "public"."blocked_external_ids"."ex':
+    'a page of 51',
+  'what one owner has in blocked_external_ids: SELECT "public"."blocked_external_ids"."workspace_id", "public"."blocked_external_ids"."ex':
+    'a page of 51',
+  'what one owner has in blocked_external_ids: SELECT COUNT(*) AS "_count$_all" FROM (SELECT "public"."blocked_external_ids"."workspace_i':
+    'at most 10,000 are blocked in a workspace, and an operator adds them one by one',
   'a range of usage_pkey: SELECT SUM("public"."usage"."attributes") AS "_sum$attributes", SUM("public"."usage"."even':
     'a row per day and lane, of 30 days',
 };
