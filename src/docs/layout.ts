@@ -66,8 +66,7 @@ function navigation({ guides, operations }: Contents, present: string): Part {
   const groups = [...operations].map(
     ([group, entries]) =>
       html`<details${entries.some(({ path }) => path === present) && html` open`}><summary>${group}</summary><ul class="routes">${entries.map(
-        ({ path, method, route }) =>
-          link(path, html`<span class="method">${method}</span> ${breakable(route)}`),
+        ({ path, method, route }) => link(path, html`<b>${method}</b> ${route}`),
       )}</ul></details>`,
   );
   return html`${shelves}<p class="shelf">API endpoints</p>${groups}`;
