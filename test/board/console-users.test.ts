@@ -1,8 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { floorOf, NIL_UUID } from '../../src/platform/ids.ts';
-import { BETWEEN, changeStamp, END } from '../../src/store/attribute-changes.ts';
 import { type Identifier, newProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { BETWEEN, changeStamp, END } from '../../src/store/attribute-changes.ts';
 import { removeProfiles } from '../../src/store/profiles.ts';
 import { addRefusedOfUsers, dayOf, nameOf, type RefusalOfUser } from '../../src/store/refused-of-users.ts';
 import { inTransaction } from '../../src/store/transactions.ts';

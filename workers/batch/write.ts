@@ -1,5 +1,4 @@
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
-import { changeStamp, firstChange } from '../../src/store/attribute-changes.ts';
 import {
   deprecateExternalIds,
   insertAliases,
@@ -8,6 +7,7 @@ import {
   renameAliases,
   setExternalIds,
 } from '../../src/store/alternate-identifiers.ts';
+import { changeStamp, firstChange } from '../../src/store/attribute-changes.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { liesApart, readSequenceValues } from '../../src/store/distributed.ts';
 import {

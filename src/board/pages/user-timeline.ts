@@ -1,10 +1,10 @@
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
-import type { AttributesChange } from '../../store/attribute-changes.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { meaningOf } from '../../profile/refusal.ts';
 import { isUuid } from '../../profile/values.ts';
+import type { AttributesChange } from '../../store/attribute-changes.ts';
 import { type LetterOfUser, selectDeadLettersOfUser } from '../../store/named-failures.ts';
 import { type NamedUntil, type RefusalOfUser, selectRefusedOfUser } from '../../store/refused-of-users.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
