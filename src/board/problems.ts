@@ -6,7 +6,7 @@ import { isPermittedIn, mayOpen, moment } from './layout.ts';
 
 const tones: Record<Severity, Tone> = { critical: 'bad', warning: 'warn', info: 'calm' };
 
-/** Tells whether the viewer may see a problem: it is about no workspace, or about one that the viewer may see. */
+/** Returns whether the viewer may see a problem. Every viewer may see a problem that concerns no workspace. */
 export const maySee = (viewer: Viewer, { workspaceId, permit }: Problem) =>
   workspaceId === null || isPermittedIn(viewer, permit, workspaceId);
 

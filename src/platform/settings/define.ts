@@ -15,11 +15,11 @@ interface Documented {
   example: string;
   /** The processes whose behaviour depends on the setting. */
   readBy: readonly ProcessName[];
-  /** What a change needs, as an imperative sentence. Default: `RESTART`. */
+  /** Instruction for a change of the setting, as an imperative sentence. Default: `RESTART`. */
   toChange?: string;
 }
 
-/** What a change of an ordinary setting needs: each process reads its environment once, at its start. */
+/** Instruction for an ordinary setting: each process reads its environment once, at its start. */
 const RESTART = 'Restart the processes that read it.';
 
 interface Rule {
