@@ -15,6 +15,8 @@ interface NavigationPage {
   name: string;
   /** Permit that the page needs; absent if every user sees it. */
   permit?: PagePermit;
+  /** Path of the page that has this page as a tab; absent for a line of the menu. */
+  within?: string;
 }
 
 /** Pages that no description of a resource has, by group of the menu. They come first in their group. */
@@ -87,19 +89,41 @@ interface Menu {
   badges: Record<string, MenuBadge>;
 }
 
-/** Renders the navigation groups that have at least one page for the viewer. */
+/**
+ * Renders the navigation groups that have at least one page for the viewer. A line is also current on the tabs of its
+ * page.
+ */
 function menu(viewer: Viewer, { isPresent, badges }: Menu): Html[] {
   return navigation.flatMap(({ group, pages }) => {
-    const open = pages.filter(({ permit = 'anyone' }) => isPermitted(viewer, permit));
+    const permitted = pages.filter(({ permit = 'anyone' }) => isPermitted(viewer, permit));
+    const open = permitted.filter(({ within }) => within === undefined);
+    const hasPresentTab = (path: string) =>
+      permitted.some((tab) => tab.within === path && isPresent(tab.path));
     if (open.length === 0) return [];
     const id = `menu-${group.toLowerCase()}`;
     return [
       html`<section><p class="group" id="${id}">${group}</p><ul aria-labelledby="${id}">${open.map(
         ({ path, name }) =>
-          html`<li><a href="${path}"${isPresent(path) && html` aria-current="page"`}>${name}</a>${badges[path] && menuBadge(badges[path])}</li>`,
+          html`<li><a href="${path}"${(isPresent(path) || hasPresentTab(path)) && html` aria-current="${isPresent(path) ? 'page' : 'true'}"`}>${name}</a>${badges[path] && menuBadge(badges[path])}</li>`,
       )}</ul></section>`,
     ];
   });
+}
+
+/** Renders the pages that share a line of the menu as tabs; undefined if the line has a single page. */
+function tabs(viewer: Viewer, { isPresent }: Pick<Menu, 'isPresent'>): Part {
+  const all = navigation.flatMap(({ pages }) => pages);
+  const present = all.find(({ path }) => isPresent(path));
+  const line = all.find(({ path }) => path === (present?.within ?? present?.path));
+  const open = all.filter(
+    ({ path, within, permit = 'anyone' }) =>
+      line !== undefined && [path, within].includes(line.path) && isPermitted(viewer, permit),
+  );
+  if (open.length < 2) return undefined;
+  return html`<nav class="tabs" aria-label="${line!.name}">${open.map(
+    ({ path, name }) =>
+      html`<a class="tab" href="${path}"${isPresent(path) && html` aria-current="page"`}>${name}</a>`,
+  )}</nav>`;
 }
 
 interface Shell {
@@ -121,7 +145,8 @@ interface Shell {
 
 /** Renders a complete HTML page. */
 export function shell({ title, body, path, viewer, badges = {}, notice, alarm, refresh }: Shell): string {
-  const isPresent = (page: string) => path === page || (page !== '/' && path.startsWith(`${page}/`));
+  const isPresent = (page: string) =>
+    path === page || (page === '/' ? path === '/history' : path.startsWith(`${page}/`));
   return html`<!doctype html>
 <html lang="en">
 ${pageHead({ title, styles: [assetPath('console.css')], scripts: [assetPath('console.js')] })}
@@ -144,6 +169,7 @@ ${
 <main id="main" tabindex="-1"${refresh !== undefined && html` data-refresh="${refresh}"`}>
 ${alarm !== undefined && html`<p class="banner bad" role="alert">${alarm}</p>`}
 ${notice !== undefined && html`<p class="banner good" role="status">${notice}</p>`}
+${viewer && tabs(viewer, { isPresent })}
 ${body}
 </main>
 </body>

@@ -4,8 +4,11 @@ import type { PagePermit } from './rights.ts';
 /** Where a described resource appears. */
 interface Entry {
   load(): Promise<Resource>;
-  /** The entry of its page in the menu of the console: group, name and permit. */
-  menu: { group: MenuGroup; path: string; name: string; permit: PagePermit };
+  /**
+   * The entry of its page in the menu of the console: group, name and permit. With `within`, the page is a tab of the page at
+   * that path instead of a line of the menu.
+   */
+  menu: { group: MenuGroup; path: string; name: string; permit: PagePermit; within?: string };
   /** Heading of its noun in the help of the command; absent if a file of src/admin/commands adds the noun. */
   help?: HelpGroup;
 }
@@ -78,17 +81,23 @@ export const descriptions = {
   },
   'permission-sets': {
     load: async () => (await import('./permission-sets.ts')).permissionSets,
-    menu: { group: 'Operate', path: '/permission-sets', name: 'Permission sets', permit: 'company' },
+    menu: {
+      ...{ group: 'Operate', path: '/permission-sets', name: 'Permission sets', permit: 'company' },
+      within: '/accounts',
+    },
     help: 'Workspaces and access:',
   },
   teams: {
     load: async () => (await import('./teams.ts')).teams,
-    menu: { group: 'Operate', path: '/teams', name: 'Teams', permit: 'company' },
+    menu: { group: 'Operate', path: '/teams', name: 'Teams', permit: 'company', within: '/accounts' },
     help: 'Workspaces and access:',
   },
   'scim-tokens': {
     load: async () => (await import('./scim-tokens.ts')).scimTokens,
-    menu: { group: 'Operate', path: '/scim-tokens', name: 'SCIM tokens', permit: 'company' },
+    menu: {
+      ...{ group: 'Operate', path: '/scim-tokens', name: 'SCIM tokens', permit: 'company' },
+      within: '/accounts',
+    },
     help: 'Workspaces and access:',
   },
 } satisfies Record<string, Entry>;

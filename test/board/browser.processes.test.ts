@@ -150,6 +150,46 @@ describe('the console in a browser', () => {
     await page.close();
   });
 
+  test('the menu is whole at 1440 by 900, and marks the current page at any height', async () => {
+    const page = await browser.newPage();
+    await page.setViewportSize({ width: 1440, height: 900 });
+    await signIn(page, url);
+    const menu = page.getByRole('navigation', { name: 'Pages' });
+    const hidden = () =>
+      page.evaluate(
+        `(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight)(document.querySelector('.side nav'))`,
+      );
+    for (const [path, line] of [
+      ['/accounts', 'Accounts'],
+      ['/permission-sets', 'Accounts'],
+      ['/scim-tokens', 'Accounts'],
+      ['/history', 'Health'],
+    ] as const) {
+      await page.goto(url + path);
+      expect([path, await hidden()]).toEqual([path, 0]);
+      expect(await menu.locator('[aria-current]').allInnerTexts()).toEqual([line]);
+    }
+    await page.goto(`${url}/teams`);
+    const tabs = page.getByRole('navigation', { name: 'Accounts' });
+    expect(await tabs.getByRole('link').allInnerTexts()).toEqual([
+      ...['Accounts', 'Permission sets', 'Teams', 'SCIM tokens'],
+    ]);
+    expect(await tabs.locator('[aria-current=page]').innerText()).toBe('Teams');
+    await page.setViewportSize({ width: 1440, height: 500 });
+    await page.reload();
+    const bottom = async (one: typeof menu) => {
+      const { y, height } = (await one.boundingBox())!;
+      return Math.floor(y + height);
+    };
+    expect(await hidden()).toBeGreaterThan(0);
+    expect(await bottom(menu.locator('[aria-current]'))).toBeLessThanOrEqual(await bottom(menu));
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.getByRole('button', { name: 'Menu' }).click();
+    await menu.getByRole('link', { name: 'API keys' }).click();
+    await page.getByRole('heading', { name: 'API keys' }).waitFor();
+    await page.close();
+  }, 60_000);
+
   test('times are relative with local time and UTC in the title, and the theme is kept', async () => {
     const page = await browser.newPage();
     await signIn(page, url);

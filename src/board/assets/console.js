@@ -345,6 +345,11 @@ function offerPalette() {
   dialog.addEventListener('click', ({ target }) => target === dialog && dialog.close());
 }
 
+/** Scrolls the menu to the current page if the window is too low for the whole menu. */
+function showPresentPage() {
+  document.querySelector('.side nav [aria-current]')?.scrollIntoView({ block: 'nearest' });
+}
+
 document.addEventListener('DOMContentLoaded', () => {
   offerPalette();
   complete(document);
@@ -356,4 +361,5 @@ document.addEventListener('DOMContentLoaded', () => {
   lookAgain();
   stayLive();
   tellPoints();
+  showPresentPage();
 });
