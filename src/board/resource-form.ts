@@ -121,11 +121,13 @@ export function formFields(
     sent,
     filled = {},
     suggestions = {},
+    makers = {},
   }: {
     id: string;
     sent?: Sent | undefined;
     filled?: Record<string, string> | undefined;
     suggestions?: Record<string, string[]> | undefined;
+    makers?: Record<string, { text: string; path: string }> | undefined;
   },
 ): Part {
   return Object.entries(fields)
@@ -133,7 +135,8 @@ export function formFields(
     .map(([key, field]) => {
       const given = sent?.given[key] ?? (filled[key] === undefined ? undefined : [filled[key]]);
       const state = { id: `${id}-${key}`, given, problem: sent?.problems[key] };
-      return formField(key, field, { ...state, suggestions: suggestions[key] });
+      const maker = suggestions[key]?.length === 0 ? makers[key] : undefined;
+      return formField(key, field, { ...state, suggestions: suggestions[key], maker });
     });
 }
 
@@ -142,18 +145,20 @@ interface FieldState {
   given: string[] | undefined;
   problem: string | undefined;
   suggestions: string[] | undefined;
+  /** Page that creates an entry for the field, if there is none yet. */
+  maker: { text: string; path: string } | undefined;
 }
 
 function formField(
   key: string,
   field: Field<unknown>,
-  { id, given, problem, suggestions }: FieldState,
+  { id, given, problem, suggestions, maker }: FieldState,
 ): Html {
   const { label, help, control, required, fallback } = field;
   const value = given?.[0] ?? defaultText(fallback);
   const isInvalid = problem !== undefined;
   const marks = html` aria-describedby="${id}-hint"${required && html` required`}${isInvalid && html` aria-invalid="true"`}`;
-  const hint = html`<span class="hint" id="${id}-hint">${isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `}${hintOf(help)}</span>`;
+  const hint = html`<span class="hint" id="${id}-hint">${isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `}${hintOf(help)}${maker && html` There is none yet. <a href="${maker.path}#create">${maker.text}</a>`}</span>`;
   const title = html`<span>${label}${!required && control.kind !== 'switch' && html` <span class="faint">(optional)</span>`}</span>`;
   switch (control.kind) {
     case 'boxes':
@@ -164,8 +169,9 @@ function formField(
     case 'switch':
       return html`<label class="check"><input type="checkbox" name="${key}" value="on"${given?.includes('on') && html` checked`} aria-describedby="${id}-hint"> <span>${label} ${hint}</span></label>`;
     case 'choice':
-      return html`<label>${title} <select name="${key}"${marks}>${!required && html`<option value=""></option>`}${control.choices.map(
-        (one) => html`<option value="${one}"${one === value && html` selected`}>${one}</option>`,
+      return html`<label>${title} <select name="${key}"${marks}>${!required && html`<option value="">${control.unset}</option>`}${control.choices.map(
+        (one) =>
+          html`<option value="${one}"${one === value && html` selected`}>${control.texts?.[one] ?? one}</option>`,
       )}</select>${hint}</label>`;
     case 'secret':
       return html`<label>${title} <input type="password" name="${key}" autocomplete="off"${marks}>${hint}</label>`;

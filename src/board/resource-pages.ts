@@ -304,6 +304,9 @@ class Renderer<One extends { id: string }> {
       ),
     };
     const sent = creation && tried?.verb === creation.verb ? tried.sent : undefined;
+    const maker = chosen ?? (makers.length === 1 ? makers[0] : undefined);
+    const suggestions =
+      makers.length > 0 && maker ? await creation?.suggestions?.(contextOf(visit), maker) : undefined;
     return html`<h1>${title}</h1>
 <p class="lead">${lead}</p>
 ${choice}${formProblem(filtered.sent)}${search?.belowForm(visit)}
@@ -322,7 +325,7 @@ ${next !== null && nextPage(this.#path, { ...kept, before: next }, nextText)}
 ${note !== undefined && html`<p class="faint pager">${note}</p>`}
 ${below}
 ${this.#ownerForms(visit, chosen, tried)}
-${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || shown.length === 0 })}`;
+${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, suggestions, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || shown.length === 0 })}`;
   }
 
   /** Reads the filters of the list from the query. */
@@ -404,12 +407,14 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
       makers,
       chosen,
       sent,
+      suggestions,
       warning,
       isOpen,
     }: {
       makers: Owner[];
       chosen: Owner | undefined;
       sent: Sent | undefined;
+      suggestions: Record<string, string[]> | undefined;
       warning: string | undefined;
       isOpen: boolean;
     },
@@ -424,7 +429,7 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
 ${creation.lead !== undefined && html`<p class="lead">${creation.lead}</p>`}
 ${warning !== undefined && html`<p class="banner warn" role="status">${warning}</p>`}
 <form class="stack" method="post" action="${this.#path}#create" aria-label="${creation.button}">${formProblem(sent)}${owner}
-${formFields(creation.fields, { id: 'create', sent })}
+${formFields(creation.fields, { id: 'create', sent, suggestions })}
 <p class="actions"><button class="main">${creation.submit ?? creation.button}</button></p></form></details>`;
   }
 
@@ -479,7 +484,7 @@ ${formFields(creation.fields, { id: 'create', sent })}
     const { one: noun } = this.#resource;
     return html`<h1>${heading}</h1>
 <p class="banner warn" role="status">Copy the ${secret?.what ?? 'secret'} now. It is not shown again.</p>
-<p><code class="secret">${secret?.value}</code></p>
+<p data-copy="${secret?.value}" data-copy-name="the ${secret?.what ?? 'secret'}"><code class="secret">${secret?.value}</code> </p>
 ${note !== undefined && html`<p class="lead">${note}</p>`}
 ${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, one)}">Go to the ${noun}</a></p>`}`;
   }
@@ -558,7 +563,7 @@ ${await Promise.all(offered.filter((action) => !isButton(action)).map((action) =
     return html`<h2 id="${verb}">${button}</h2>
 ${lead !== undefined && html`<p class="lead">${lead}</p>`}
 <form class="stack card" method="post" action="${this.#pathOf(visit, one)}#${verb}"><input type="hidden" name="action" value="${verb}">${formProblem(sent)}
-${formFields(fields, { id: verb, sent, suggestions, filled: filled?.(one) as Record<string, string> | undefined })}
+${formFields(fields, { id: verb, sent, suggestions, makers: action.makers, filled: filled?.(one) as Record<string, string> | undefined })}
 ${
   word !== undefined &&
   html`<label>Type ${word} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${word}" required></label>`

@@ -20,6 +20,14 @@ export function rangesOf(numbers: number[]): string {
 let second = Number.NaN;
 let untilSecond = '';
 
+const shortTime = new Intl.DateTimeFormat('en-US', {
+  ...{ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' },
+  ...{ hourCycle: 'h23', timeZone: 'UTC' },
+});
+
+/** Formats a time in the coming weeks for a sentence, for example `Dec 1, 04:01 UTC`. */
+export const shortUtc = (at: Date): string => `${shortTime.format(at)} UTC`;
+
 /**
  * Returns `new Date(now).toISOString()` in a fifth of the time: the first 20 characters are cached for the
  * current second.

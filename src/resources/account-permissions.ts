@@ -45,13 +45,27 @@ async function store({ database: { pool }, actor }: Context, account: Account, c
     throw new Refusal('the account was changed by someone else at the same time; try again', undefined, 409);
 }
 
-/** Builds a filter for a name or an id. */
-
 /** @throws {Refusal} if the company has no such workspace; a workspace of another company gives the same error */
-async function workspaceOf({ database }: Context, companyId: string, nameOrId: string): Promise<string> {
+export async function workspaceOf(
+  { database }: Context,
+  companyId: string,
+  nameOrId: string,
+): Promise<string> {
   const where = { companyId, ...byNameOrId(nameOrId) };
   const workspace = await database.prisma.workspace.findFirst({ where, select: { id: true } });
   if (!workspace) throw new Refusal('must be the name or id of a workspace of the company', 'workspace');
+  return workspace.id;
+}
+
+/** @throws {Refusal} unless the company has exactly one workspace */
+export async function soleWorkspaceOf({ database }: Context, companyId: string): Promise<string> {
+  const [workspace, ...others] = await database.prisma.workspace.findMany({
+    ...{ where: { companyId }, select: { id: true }, take: 2 },
+  });
+  if (!workspace)
+    throw new Refusal('the company has no workspace; create one, or invite without a role', 'role');
+  if (others.length > 0)
+    throw new Refusal('the company has several workspaces; name the workspace of the role', 'workspace');
   return workspace.id;
 }
 
@@ -144,7 +158,7 @@ export async function removeTeam(context: Context, account: Account, nameOrId: s
 /** Returns names of the company's workspaces, permission sets and teams, as suggestions for fields. */
 export async function suggestedNames(
   { database: { prisma } }: Context,
-  { companyId }: Account,
+  { companyId }: Pick<Account, 'companyId'>,
 ): Promise<Record<string, string[]>> {
   const page = { select: { name: true }, orderBy: { name: 'asc' }, take: MAX_SUGGESTIONS } as const;
   const [workspace, set, team] = await Promise.all([

@@ -1,5 +1,6 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { nowDate } from '../platform/clock.ts';
+import { shortUtc } from '../platform/format.ts';
 import { normalizeStaffEmail } from '../profile/addresses.ts';
 import type { Json } from '../profile/json.ts';
 import { isUuid } from '../profile/values.ts';
@@ -16,9 +17,12 @@ import {
   giveTeam,
   removePermissions,
   removeTeam,
+  soleWorkspaceOf,
   suggestedNames,
+  workspaceOf,
 } from './account-permissions.ts';
-import { commandOnly, names, optional, readName, readNames, text } from './fields.ts';
+import { accountRoleNames, accountRoles } from './account-roles.ts';
+import { choice, commandOnly, names, optional, readName, readNames, text } from './fields.ts';
 import { InvalidValue, Refusal, refuseTaken } from './refusal.ts';
 import {
   action,
@@ -115,7 +119,7 @@ function invitationOf(
   return {
     secret: { name: 'invitation', value: `${url}/invitation?token=${secret}`, what: 'link' },
     row: { account_id: id, user_name: userName, expires_at: iso(expiresAt) },
-    note: `Do not share the link: with it, anyone can set the password of ${userName}, once, until ${iso(expiresAt)}. It replaces earlier links.`,
+    note: `Send the link only to ${userName}: with it, anyone can set the password of this account, once. It is valid until ${shortUtc(expiresAt)} and replaces earlier links.`,
   };
 }
 
@@ -314,11 +318,11 @@ export const accounts = describeResource<Account>({
     button: 'Invite by email',
     submit: 'Invite',
     sentence:
-      'Create an account without permissions, and print a link to set its password. The link works once, for three days.',
+      'Create an account with a role in a workspace, and print a link to set its password. The link works once, for three days.',
     example:
-      'accounts create --company default --email ada@example.com --given-name Ada --family-name Lovelace',
+      'accounts create --company default --email ada@example.com --given-name Ada --family-name Lovelace --role viewer',
     permit: 'company',
-    lead: 'Creates an account without permissions, and a link with which the person sets a password. You send the link yourself.',
+    lead: 'Creates an account and a link with which the person sets a password. Penstock sends no email: send the link to the person yourself.',
     done: 'Invited.',
     fields: {
       email: text(
@@ -328,12 +332,45 @@ export const accounts = describeResource<Account>({
       ),
       given_name: text({ label: 'Given name', help: 'for example Ada', value: 'name' }, readName),
       family_name: text({ label: 'Family name', help: 'for example Lovelace', value: 'name' }, readName),
+      role: optional(
+        choice(
+          {
+            label: 'Role',
+            help: 'permissions in the workspace: viewer, support or administrator (default: none, so the account sees no users); you can change them on the page of the account',
+            value: 'role',
+          },
+          accountRoleNames,
+          {
+            unset: 'None: sees no users until you assign a permission set',
+            texts: Object.fromEntries(accountRoleNames.map((role) => [role, accountRoles[role].text])),
+          },
+        ),
+      ),
+      workspace: optional({
+        ...workspaceField,
+        label: 'Workspace of the role',
+        help: 'name or id of a workspace of the company (default: the only workspace)',
+      }),
       board_url: boardUrl,
     },
-    async run(context, { owner, values: { email, given_name, family_name, board_url } }) {
+    suggestions: (context, { id }) => suggestedNames(context, { companyId: id }),
+    async run(context, { owner, values }) {
+      const { email, given_name, family_name, role, workspace, board_url } = values;
+      if (role === undefined && workspace !== undefined)
+        throw new Refusal('a workspace needs a role: viewer, support or administrator', 'role');
+      const workspaceId =
+        role === undefined
+          ? undefined
+          : workspace === undefined
+            ? await soleWorkspaceOf(context, owner.id)
+            : await workspaceOf(context, owner.id, workspace);
       const account = {
         ...{ companyId: owner.id, userName: email, email: normalizeStaffEmail(email)! },
         ...{ givenName: given_name, familyName: family_name },
+        ...(role !== undefined &&
+          workspaceId !== undefined && {
+            grant: { workspace: workspaceId, role, permissions: [...accountRoles[role].permissions] },
+          }),
       };
       const invited = await createInvitedAccount(context.database, context.actor, account).catch(
         refuseTaken('the company has an account with this address', 'email'),
@@ -420,7 +457,8 @@ export const accounts = describeResource<Account>({
           (given) => given,
         ),
       },
-      suggestions: suggestedNames,
+      suggestions: (context, one: Account) => suggestedNames(context, one),
+      makers: { set: { text: 'Create a permission set', path: '/permission-sets' } },
       done: 'Permission granted. It applies from the next request of the account on.',
       async run(context, { one, values }) {
         await givePermissionSet(context, one, values);
@@ -443,7 +481,7 @@ export const accounts = describeResource<Account>({
           readNames('permission', teamPermissions),
         ),
       },
-      suggestions: suggestedNames,
+      suggestions: (context, one: Account) => suggestedNames(context, one),
       done: 'Permission granted. It applies from the next request of the account on.',
       async run(context, { one, values }) {
         await giveTeam(context, one, values);

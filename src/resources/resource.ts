@@ -134,6 +134,8 @@ interface Verb<F extends Fields> {
 export interface Creation<One, F extends Fields = Fields> extends Verb<F> {
   /** Scope of the owner of the new entry, if it differs from the scope of the resource. */
   scope?: Resource['scope'];
+  /** Returns suggestions for text fields of the form, by field. The form has none while the owner is not chosen. */
+  suggestions?(context: Context, owner: Owner): Promise<Record<string, string[]>>;
   run(context: Context, given: { owner: Owner; values: ValuesOf<F> }): Promise<Outcome<One>>;
 }
 
@@ -149,6 +151,8 @@ export interface Action<One, F extends Fields = Fields> extends Verb<F> {
   isOffered?(one: One): boolean;
   /** Returns suggestions for text fields of the form, by field. */
   suggestions?(context: Context, one: One): Promise<Record<string, string[]>>;
+  /** Links to pages that create the suggested entries, by field. A field without suggestions shows its link. */
+  makers?: Record<string, { text: string; path: string }>;
   /** Returns the initial values of the form's fields. */
   filled?(one: One): Partial<Record<keyof F & string, string>>;
   run(context: Context, given: { one: One; values: ValuesOf<F> }): Promise<Outcome<One>>;

@@ -266,27 +266,37 @@ interface NewAccount {
   email: string;
   givenName: string;
   familyName: string;
+  /** Permissions in a workspace, with the name of the role for the audit; absent for none. */
+  grant?: { workspace: string; role: string; permissions: string[] };
 }
 
 /**
- * Creates an account without permissions and invites it.
+ * Creates an account and invites it. Without a grant, it has no permissions.
  * @returns the id of the account and the secret of the link, which is not stored
  * @throws P2002 if the company has an account with this address
  */
 export async function createInvitedAccount(
   { prisma }: Pick<Database, 'prisma'>,
   actor: Actor,
-  { companyId, ...names }: NewAccount,
+  { companyId, grant, ...names }: NewAccount,
 ): Promise<{ id: string; secret: string; expiresAt: Date }> {
   const { secret, hash, expiresAt } = newInvitation(nowDate());
   const id = newId();
   const subject = { kind: 'account', id };
   return prisma.$transaction(async (tx) => {
     await tx.account.create({
-      data: { id, companyId, ...names, department: '', invitationHash: hash, invitationExpiresAt: expiresAt },
+      data: {
+        ...{ id, companyId, ...names, department: '', invitationHash: hash, invitationExpiresAt: expiresAt },
+        ...(grant && {
+          appGroups: [{ workspace: grant.workspace, permissions: grant.permissions, teams: [] }],
+        }),
+      },
     });
     await auditIn(tx, actor, [
-      { action: 'accounts.create', subject, companyId, detail: { active: true } },
+      {
+        ...{ action: 'accounts.create', subject, companyId },
+        detail: { active: true, ...(grant && { role: grant.role, workspace: grant.workspace }) },
+      },
       { action: 'invitations.create', subject, companyId, detail: { expires_at: expiresAt.toISOString() } },
     ]);
     return { id, secret, expiresAt };

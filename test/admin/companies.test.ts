@@ -173,6 +173,12 @@ describe('accounts', () => {
       'accounts create --company default --email grace@example.com --given-name G --family-name H',
     );
     expectRefusal(again, 'has an account with this address');
+    const invited = await on.json([
+      ...['accounts', 'create', '--company', 'default', '--email', 'support@example.com'],
+      ...['--given-name', 'Joan', '--family-name', 'Clarke', '--role', 'support', '--workspace', 'shop'],
+    ]);
+    const { app_groups: given } = await on.json(`accounts show ${invited.user_name}`);
+    expect(given).toEqual([expect.objectContaining({ permissions: expect.arrayContaining(['view_pii']) })]);
     const set = await on.json(
       'permission-sets create --company default --name Sees --permissions view_user_profile',
     );

@@ -106,7 +106,7 @@ describe('the console in a browser', () => {
     await settles('a key that is shown once');
     await page.goto(`${url}${scene.routes.find((one) => one.startsWith('/accounts/'))}`);
     await page.getByRole('button', { name: 'Invite' }).first().click();
-    await page.getByText('Do not share the link').waitFor();
+    await page.getByText('Send the link only to').waitFor();
     await settles('an invitation that is shown once');
     await page.goto(`${url}/permission-sets`);
     await page.locator('summary', { hasText: 'Create permission set' }).click();

@@ -46,6 +46,55 @@ test('an invitation is shown once, works, and can be revoked before it is accept
   expect(await actionsAbout(id)).toEqual(['invitations.create', 'invitations.create', 'invitations.revoke']);
 });
 
+test('an invitation with a role gives its permissions in the workspace', async () => {
+  const form = await page(admin, '/accounts');
+  expect(form.text).toContain('Viewer: sees users with masked values');
+  const given = { company: DEFAULT_COMPANY, given_name: 'Grace', family_name: 'Hopper' };
+  const sent = { ...given, email: `${uuidv7()}@example.com`, role: 'viewer' };
+  const unnamed = await post(admin, '/accounts', sent);
+  expect([unnamed.status, await unnamed.text()]).toEqual([
+    400,
+    expect.stringContaining('The company has several workspaces; name the workspace of the role.'),
+  ]);
+  const lone = await post(admin, '/accounts', { ...sent, role: '', workspace: 'shop' });
+  expect([lone.status, await lone.text()]).toEqual([
+    400,
+    expect.stringContaining('A workspace needs a role'),
+  ]);
+  const answer = await post(admin, '/accounts', { ...sent, workspace: 'shop' });
+  const text = await answer.text();
+  expect(text).toMatch(/Send the link only to [^ ]+: .* valid until [A-Z][a-z]{2} \d{1,2}, \d\d:\d\d UTC/);
+  const link = /data-copy="([^"]+)" data-copy-name="the link"/.exec(text)?.[1];
+  expect(link).toContain('/invitation?token=');
+  const id = /href="\/accounts\/([0-9a-f-]{36})"/.exec(text)![1]!;
+  const [account] = (await scene.query('select app_groups as groups from accounts where id = $1', id)) as {
+    groups: unknown;
+  }[];
+  expect(account!.groups).toEqual([
+    {
+      workspace: scene.shop,
+      permissions: expect.arrayContaining(['view_user_profile', 'view_segments']),
+      teams: [],
+    },
+  ]);
+  const visitor = createVisitor(scene.board);
+  const token = new URL(link!).searchParams.get('token')!;
+  await visitor.send('POST', '/invitation', {
+    body: new URLSearchParams({ token, password: PASSWORD, again: PASSWORD }),
+  });
+  await visitor.signIn(sent.email, PASSWORD);
+  const users = await page(visitor, '/users?workspace=shop');
+  expect([users.status, users.text.includes('ada@gmail.com')]).toEqual([200, false]);
+  expect((await page(visitor, '/accounts')).status).toBe(403);
+});
+
+test('the form of a permission set links to the creation of the first one', async () => {
+  const company = await createCompany(pool() as never, 'without permission sets');
+  const id = await createAccount(pool() as never, company, `${uuidv7()}@example.com`);
+  const { text } = await page(scene.operator, `/accounts/${id}`);
+  expect(text).toContain('There is none yet. <a href="/permission-sets#create">Create a permission set</a>');
+});
+
 test('an inactive account cannot be invited', async () => {
   const { id } = await scene.people.arrive();
   await scene.query('update accounts set active = false where id = $1', id);

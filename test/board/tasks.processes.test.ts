@@ -192,7 +192,7 @@ describe.each(screens)(
       await page.keyboard.type('Hopper');
       await check();
       await page.keyboard.press('Enter');
-      await page.getByText('Do not share the link').waitFor();
+      await page.getByText('Send the link only to').waitFor();
       await check();
     });
 

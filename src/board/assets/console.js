@@ -77,7 +77,7 @@ function offerCopies(within) {
     button.type = 'button';
     button.className = 'copy';
     button.textContent = 'Copy';
-    button.setAttribute('aria-label', `Copy ${id.dataset.copy}`);
+    button.setAttribute('aria-label', `Copy ${id.dataset.copyName ?? id.dataset.copy}`);
     id.append(button);
   }
 }
