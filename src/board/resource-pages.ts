@@ -217,11 +217,15 @@ class Renderer<One extends { id: string }> {
   }
 
   /** Returns the notice for the action that redirected here. An action on a list can have the verb of one on an entry. */
-  #noticeOf({ query }: ResourceVisit, { isList }: { isList: boolean }): { notice?: string } {
+  #noticeOf(
+    { query, services: { config } }: ResourceVisit,
+    { isList }: { isList: boolean },
+  ): { notice?: string } {
     const { creation, ownerActions = [], actions } = this.#resource;
     const all = isList ? [creation, ...ownerActions, ...actions] : [creation, ...actions, ...ownerActions];
     const done = all.find((one) => one?.verb === query('done'));
-    return done ? { notice: done.done } : {};
+    if (!done) return {};
+    return { notice: typeof done.done === 'string' ? done.done : done.done(config) };
   }
 
   /** Returns the owners whose entries are listed: one selected owner, or all that the viewer may see. */

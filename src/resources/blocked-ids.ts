@@ -1,5 +1,6 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { nowDate } from '../platform/clock.ts';
+import { duration } from '../platform/format.ts';
 import { isUuid } from '../profile/values.ts';
 import type { AuditEntry } from '../store/audit.ts';
 import { MAX_BLOCKED } from '../store/blocked-external-ids.ts';
@@ -121,7 +122,7 @@ export const blockedIds: Resource<BlockedId> = describeResource<BlockedId>({
     sentence: 'Block an external id. Its objects are refused within KEY_CACHE_MS, and stored data stays.',
     example: 'users block --workspace default --external-id undefined --reason "a bug of the shop"',
     permit: ['pii', 'change'],
-    done: 'Blocked. Web refuses its objects within KEY_CACHE_MS.',
+    done: ({ KEY_CACHE_MS }) => `Blocked. Web refuses its objects within ${duration(KEY_CACHE_MS / 1000)}.`,
     fields: {
       external_id: externalIdField,
       reason: optional(
@@ -169,7 +170,8 @@ export const blockedIds: Resource<BlockedId> = describeResource<BlockedId>({
       permit: ['pii', 'change'],
       fields: {},
       isInList: true,
-      done: 'Unblocked. Web accepts its objects within KEY_CACHE_MS, and no rule blocks it again.',
+      done: ({ KEY_CACHE_MS }) =>
+        `Unblocked. Web accepts its objects within ${duration(KEY_CACHE_MS / 1000)}, and no rule blocks it again.`,
       async run(context, { one }) {
         const { workspaceId, externalId } = one;
         const key = { workspaceId, externalId };

@@ -1,3 +1,4 @@
+import { duration } from '../platform/format.ts';
 import { type Permission, permissions } from '../schemas/permissions.ts';
 import { apiKeyColumns, createApiKey, revokeApiKey, type ShownApiKey } from '../store/api-keys.ts';
 import {
@@ -182,8 +183,9 @@ export const keys = describeResource<ShownApiKey>({
       example: 'keys revoke 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
       permit: 'edit_keys',
       fields: {},
-      lead: 'Permanent. Web processes refuse the key within KEY_CACHE_MS (2 s by default).',
-      done: 'Revoked permanently.',
+      lead: 'Permanent. Web processes refuse the key within seconds.',
+      done: ({ KEY_CACHE_MS }) =>
+        `Revoked permanently. Web processes refuse the key within ${duration(KEY_CACHE_MS / 1000)}.`,
       isDanger: true,
       isOffered: ({ revokedAt }: ShownApiKey) => revokedAt === null,
       confirm: ({ identifier }: ShownApiKey) => identifier,

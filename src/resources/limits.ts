@@ -1,4 +1,5 @@
 import type { Config } from '../platform/config.ts';
+import { duration } from '../platform/format.ts';
 import { type BucketName, buckets } from '../schemas/limits.ts';
 import { bucketsOf, rulesOf } from '../schemas/vendor-rules.ts';
 import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../store/rate-limits.ts';
@@ -13,6 +14,13 @@ import {
   rowOf,
 } from './resource.ts';
 
+/** Name of the bucket in the console. */
+export const bucketName = (bucket: string): string =>
+  bucket === 'default' ? 'all other endpoints (default)' : bucket;
+
+/** Maximum number of endpoints that the list names. The page of a limit names all of them. */
+const MAX_LISTED = 5;
+
 /** The limit of one bucket, in a workspace or by default. */
 export interface Limit extends RateLimitOverride {
   /** Name of the bucket. */
@@ -21,6 +29,8 @@ export interface Limit extends RateLimitOverride {
   workspace: Owner;
   /** Whether the workspace has a limit of its own. */
   isOwn: boolean;
+  /** Endpoints that the bucket counts, for example `POST /users/track`; only in the console. */
+  endpoints?: readonly string[] | undefined;
 }
 
 const noOwner: Owner = { id: '', name: '' };
@@ -30,20 +40,46 @@ function limitsOf(
   { VENDOR_RULES }: Pick<Config, 'VENDOR_RULES'>,
   workspace = noOwner,
   own: readonly RateLimitOverride[] = [],
+  endpoints?: ReadonlyMap<string, readonly string[]>,
 ): Limit[] {
   const given = new Map(own.map((one) => [one.bucket, one]));
   return Object.entries(bucketsOf(rulesOf[VENDOR_RULES])).map(([bucket, usual]) => {
     const { requests, windowSeconds } = given.get(bucket) ?? usual;
-    return { id: bucket, bucket, workspace, requests, windowSeconds, isOwn: given.has(bucket) };
+    const counted = endpoints && { endpoints: endpoints.get(bucket) ?? [] };
+    return { id: bucket, bucket, workspace, requests, windowSeconds, isOwn: given.has(bucket), ...counted };
   });
 }
 
-async function readLimits({ database: { prisma }, config }: Context, workspaceId = ''): Promise<Limit[]> {
-  const [workspace, own] = await Promise.all([
+/** Returns the endpoints of each bucket, from the operations of the API. */
+async function endpointsByBucket({
+  SERVICE_ID_FIELD,
+  VENDOR_RULES,
+}: Config): Promise<ReadonlyMap<string, readonly string[]>> {
+  // Loaded only by the console, because a command does not need the schemas of all operations.
+  const { allOperations } = await import('../operations/index.ts');
+  const endpoints = new Map<string, string[]>();
+  for (const { bucket, method, path } of allOperations(SERVICE_ID_FIELD, { rules: rulesOf[VENDOR_RULES] }))
+    endpoints.set(bucket, [...(endpoints.get(bucket) ?? []), `${method} ${path}`]);
+  return endpoints;
+}
+
+function listedEndpoints({ endpoints = [] }: Limit): string {
+  if (endpoints.length === 0) return 'Counts no endpoint with these VENDOR_RULES.';
+  const left = endpoints.length - MAX_LISTED;
+  const more = left > 0 ? ` and ${left} more` : '';
+  return `Counts ${endpoints.slice(0, MAX_LISTED).join(', ')}${more}.`;
+}
+
+async function readLimits(
+  { database: { prisma }, config, actor }: Context,
+  workspaceId = '',
+): Promise<Limit[]> {
+  const [endpoints, workspace, own] = await Promise.all([
+    actor.via === 'console' ? endpointsByBucket(config) : undefined,
     prisma.workspace.findUnique({ where: { id: workspaceId }, select: { id: true, name: true } }),
     prisma.rateLimit.findMany({ where: { workspaceId } }),
   ]);
-  return workspace ? limitsOf(config, workspace, own) : [];
+  return workspace ? limitsOf(config, workspace, own, endpoints) : [];
 }
 
 async function readLimit(context: Context, workspaceId: string, bucket: string): Promise<Limit | undefined> {
@@ -62,7 +98,7 @@ export const limits: Resource<Limit> = describeResource<Limit>({
   title: 'Limits',
   sentence: 'Show and change the rate limits of a workspace.',
   example: 'limits list --workspace default',
-  lead: 'Maximum number of requests by bucket and window. Web answers further requests with 429.',
+  lead: 'Maximum number of requests by bucket and window. The endpoints of a bucket share its limit. Web answers further requests with 429.',
   scope: 'workspace',
   isOfOne: true,
   permit: 'usage',
@@ -87,7 +123,21 @@ export const limits: Resource<Limit> = describeResource<Limit>({
       name: 'overridden',
       title: 'Source',
       value: ({ isOwn }) => isOwn,
-      shown: ({ isOwn }) => (isOwn ? { badge: 'own limit', tone: 'warn' } : { text: 'default' }),
+      shown: ({ isOwn }) => (isOwn ? { badge: 'own', tone: 'warn' } : { text: 'built in' }),
+    },
+    {
+      name: 'endpoints',
+      title: 'Endpoints',
+      value: () => undefined,
+      shown: (limit) => ({ text: listedEndpoints(limit) }),
+      not: ['json', 'table', 'page'],
+    },
+    {
+      name: 'all_endpoints',
+      title: 'Counts',
+      kind: 'list',
+      value: ({ endpoints = [] }) => [...endpoints],
+      not: ['json', 'table', 'list'],
     },
   ],
   listing: {
@@ -99,7 +149,7 @@ export const limits: Resource<Limit> = describeResource<Limit>({
   list: (context, { owners }) => readLimits(context, owners?.[0]),
   find: (context, id, owners = []) =>
     owners.length === 1 ? readLimit(context, owners[0]!, id) : Promise.resolve(undefined),
-  nameOf: ({ bucket }) => bucket,
+  nameOf: ({ bucket }) => bucketName(bucket),
   ownerOf: ({ workspace }) => workspace.id,
   naming: {
     isWithin: true,
@@ -130,7 +180,7 @@ export const limits: Resource<Limit> = describeResource<Limit>({
         ...{ requests: String(requests), window_seconds: String(windowSeconds) },
       }),
       isInList: true,
-      done: 'Limit set. It applies within KEY_CACHE_MS.',
+      done: ({ KEY_CACHE_MS }) => `Limit set. It applies within ${duration(KEY_CACHE_MS / 1000)}.`,
       async run(context, { one: { bucket, workspace }, values }) {
         await setRateLimit(context.database, context.actor, {
           ...{ workspaceId: workspace.id, bucket },
@@ -150,7 +200,7 @@ export const limits: Resource<Limit> = describeResource<Limit>({
       isInList: true,
       isConsoleOnly: true,
       isOffered: ({ isOwn }: Limit) => isOwn,
-      done: 'Limit removed. The default applies again.',
+      done: 'Limit removed. The built-in limit applies again.',
       async run(context, { one: { bucket, workspace } }) {
         await resetRateLimits(context.database, context.actor, { workspaceId: workspace.id, bucket });
         return { one: (await readLimit(context, workspace.id, bucket))! };
@@ -167,7 +217,7 @@ export const limits: Resource<Limit> = describeResource<Limit>({
       permit: 'operator',
       lead: 'Removes the limits that were set for the workspace. Without a bucket, all of them are removed.',
       fields: { bucket: optional(bucketField) },
-      done: 'Limits removed. The defaults apply again.',
+      done: 'Limits removed. The built-in limits apply again.',
       async run(context, { owner, values: { bucket } }) {
         await resetRateLimits(context.database, context.actor, { workspaceId: owner.id, bucket });
         return { rows: await readLimits(context, owner.id) };

@@ -127,7 +127,7 @@ interface Verb<F extends Fields> {
   /** Returns a sentence about a setting that the console needs for the action and does not have. */
   warning?(context: Pick<Context, 'config'>): string | undefined;
   /** Notice on the page after the action. */
-  done: string;
+  done: string | ((config: Config) => string);
 }
 
 /** An action that creates a resource. */

@@ -35,17 +35,32 @@ test('usage of the last 30 days including today is drawn and listed in a table',
   expect((await page(scene.operator, `/workspaces/${scene.school}`)).text).toContain('Nothing was applied');
 });
 
+test('limits name the endpoints that each bucket counts', async () => {
+  const path = `workspace=${scene.shop}`;
+  const list = words((await page(scene.operator, `/limits?${path}`)).text);
+  expect(list).toMatch(
+    /users\.external_ids 1,000 1 min built in Counts POST \/users\/external_ids\/rename, POST \/users\/external_ids\/remove\./,
+  );
+  expect(list).toMatch(/all other endpoints \(default\) 250,000 .* and \d+ more\./);
+  const one = words((await page(scene.operator, `/limits/default?${path}`)).text);
+  expect(one).toContain('GET /email/unsubscribes');
+  expect(one).toContain('GET /segments/list');
+});
+
 test('only BOARD_USER can set and reset limits, with audit entries', async () => {
   const path = `/workspaces/${scene.shop}`;
   const rowOf = async () =>
-    /users\.track ([\d,]+ \S+ \S+ (?:own limit|default))/.exec(
+    /users\.track ([\d,]+ \S+ \S+ (?:own|built in)) Counts POST \/users\/track\./.exec(
       words((await page(scene.operator, path)).text),
     )?.[1];
-  expect(await rowOf()).toBe('50,000 1 min default');
+  expect(await rowOf()).toBe('50,000 1 min built in');
   const limit = `/limits/users.track?workspace=${scene.shop}`;
   const set = { action: 'set', requests: '7', window_seconds: '3600' };
-  expect((await post(scene.operator, limit, set)).status).toBe(303);
-  expect(await rowOf()).toBe('7 1 h own limit');
+  const changed = await post(scene.operator, limit, set);
+  expect(changed.status).toBe(303);
+  const { text } = await page(scene.operator, changed.headers.get('location')!);
+  expect(text).toContain('Limit set. It applies within 2 s.');
+  expect(await rowOf()).toBe('7 1 h own');
   for (const wrong of [{ requests: '0' }, { requests: '1.5' }, { window_seconds: '3000000000' }])
     expect((await post(scene.operator, limit, { ...set, ...wrong })).status).toBe(400);
   expect((await post(scene.operator, `/limits/all?workspace=${scene.shop}`, set)).status).toBe(404);
@@ -54,7 +69,7 @@ test('only BOARD_USER can set and reset limits, with audit entries', async () =>
   const resetAll = { action: 'reset', workspace: scene.shop };
   expect((await post(admin.visitor, '/limits', resetAll)).status).toBe(403);
   for (let press = 0; press < 2; press++) await post(scene.operator, limit, { action: 'reset' });
-  expect(await rowOf()).toBe('50,000 1 min default');
+  expect(await rowOf()).toBe('50,000 1 min built in');
   const { rows } = await searchAudit(scene.installation.database.pool, { subject: 'users.track', limit: 10 });
   expect(rows.map(({ action, detail }) => [action, detail])).toEqual([
     ['rate_limits.reset', {}],
@@ -63,7 +78,7 @@ test('only BOARD_USER can set and reset limits, with audit entries', async () =>
   await post(scene.operator, limit, set);
   expect((await post(scene.operator, '/limits', { ...resetAll, bucket: 'moon' })).status).toBe(400);
   expect((await post(scene.operator, '/limits', resetAll)).status).toBe(303);
-  expect(await rowOf()).toBe('50,000 1 min default');
+  expect(await rowOf()).toBe('50,000 1 min built in');
 });
 
 test('BOARD_USER creates a workspace of a company; a name that is taken stays in the form', async () => {

@@ -1,5 +1,6 @@
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
+import { bucketName } from '../../resources/limits.ts';
 import { type KeyUsage, readKeyUsage, type ShownApiKey } from '../../store/api-keys.ts';
 import { dailyChart } from '../chart.ts';
 import { count, empty, table } from '../layout.ts';
@@ -31,7 +32,7 @@ ${table(
   ['Day', 'Bucket', { name: 'Requests', number: true }, { name: 'Refused by the limit', number: true }],
   usage.map((row) => [
     row.day,
-    html`<code>${row.bucket}</code>`,
+    html`<code>${bucketName(row.bucket)}</code>`,
     grouped(row.requests),
     grouped(row.refused),
   ]),

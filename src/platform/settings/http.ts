@@ -41,7 +41,7 @@ export const httpSettings = {
       'The time for which a process caches an API key and the list of blocked users. A revoked key or a blocked user takes effect within this time. 0: each request reads them from Postgres.',
     ...{ default: 2000, minimum: 0, maximum: 60_000, unit: 'ms' },
     example: '500',
-    readBy: ['web', 'sync', 'cli'],
+    readBy: ['web', 'sync', 'board', 'cli'],
   }),
   MAX_BODY_BYTES: integer({
     description:
