@@ -1,4 +1,4 @@
-import type { Problem, Severity } from '../checks/check.ts';
+import type { Problem } from '../checks/check.ts';
 import { withTimeout } from '../platform/lifecycle.ts';
 import type { Pool } from '../store/database.ts';
 import { countWaitingByWorkspace, type WaitingByWorkspace } from '../store/dead-letters.ts';
@@ -22,8 +22,6 @@ interface Reading {
   /** Absent if Postgres did not answer. */
   letters: WaitingByWorkspace | undefined;
 }
-
-const worst: readonly Severity[] = ['critical', 'warning'];
 
 /**
  * Creates the reader of the numbers next to the menu: problems of the installation, of streams, syncs and exports, and
@@ -53,25 +51,36 @@ export function createBadges({ fleet, pool }: { fleet: Fleet; pool: Pool }) {
     return pending;
   }
 
-  return async (viewer: Viewer): Promise<Record<string, MenuBadge>> => {
+  /** @param listed problems that the page lists; absent if it lists none */
+  return async (viewer: Viewer, listed?: readonly Problem[]): Promise<Record<string, MenuBadge>> => {
     const age = last ? performance.now() - last.at : Number.POSITIVE_INFINITY;
     const refreshed = age > FRESH_MS ? refresh() : undefined;
     const reading =
       age < STALE_MS ? last!.reading : await withTimeout(WAIT_MS, refreshed!).catch(() => undefined);
-    return reading ? badgesOf(reading, viewer) : {};
+    const problems = listed ?? reading?.problems;
+    return problems ? badgesOf({ problems, letters: reading?.letters }, viewer) : {};
   };
 }
 
 export type Badges = ReturnType<typeof createBadges>;
 
+/** Counts problems, in the tone of the most severe; undefined if there are none. */
+export function problemBadge(problems: readonly Problem[]): MenuBadge | undefined {
+  if (problems.length === 0) return undefined;
+  const has = (severity: Problem['severity']) => problems.some((one) => one.severity === severity);
+  return {
+    ...{ text: String(problems.length), unit: problems.length === 1 ? 'problem' : 'problems' },
+    tone: has('critical') ? 'bad' : has('warning') ? 'warn' : 'calm',
+  };
+}
+
 /** Returns the badges that the viewer may see, by the path of their page. */
 function badgesOf({ problems, letters }: Reading, viewer: Viewer): Record<string, MenuBadge> {
   const badges: Record<string, MenuBadge> = {};
-  const seen = problems.filter((problem) => worst.includes(problem.severity) && maySee(viewer, problem));
+  const seen = problems.filter((problem) => maySee(viewer, problem));
   const add = (path: string, of: Problem[]) => {
-    if (of.length === 0) return;
-    const tone = of.some(({ severity }) => severity === 'critical') ? 'bad' : 'warn';
-    badges[path] = { text: String(of.length), unit: of.length === 1 ? 'problem' : 'problems', tone };
+    const counted = problemBadge(of);
+    if (counted) badges[path] = counted;
   };
   add('/', seen);
   for (const path of ['/streams', '/syncs', '/exports'])

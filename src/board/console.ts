@@ -1,5 +1,6 @@
 import type { NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
+import type { Problem } from '../checks/check.ts';
 import type { Lacking, Readings } from '../checks/readings.ts';
 import type { QueuedOperation } from '../operations/operation.ts';
 import type { Config } from '../platform/config.ts';
@@ -82,7 +83,15 @@ export interface Visit<Services> {
 
 /** A page, a redirect to another page, untrusted HTML for a sandboxed frame, or a file. */
 export type Reply =
-  | { title: string; body: Html; status?: number; refresh?: number; notice?: string }
+  | {
+      title: string;
+      body: Html;
+      status?: number;
+      refresh?: number;
+      notice?: string;
+      /** Problems that the page lists, so that the menu shows their number. */
+      problems?: readonly Problem[];
+    }
   | { to: string }
   | { framed: string }
   | FileReply;
@@ -223,7 +232,7 @@ async function serve<Services extends ShellServices>(
     const { title, body, status = 200, refresh } = reply;
     const alarm = loss && describeLoss(loss);
     const notice = reply.notice ?? noticeOf(query('done'));
-    const badges = await services.badges?.(viewer);
+    const badges = await services.badges?.(viewer, reply.problems);
     response
       .status(status)
       .send(shell({ title, body, path: request.path, viewer, badges, notice, alarm, refresh }));

@@ -81,7 +81,7 @@ export interface MenuBadge {
   tone: Tone;
 }
 
-const menuBadge = ({ text, unit, tone }: MenuBadge) =>
+export const menuBadge = ({ text, unit, tone }: MenuBadge) =>
   html` <span class="count ${tone}" title="${text} ${unit}">${text}<span class="unseen"> ${unit}</span></span>`;
 
 interface Menu {
@@ -104,7 +104,7 @@ function menu(viewer: Viewer, { isPresent, badges }: Menu): Html[] {
     return [
       html`<section><p class="group" id="${id}">${group}</p><ul aria-labelledby="${id}">${open.map(
         ({ path, name }) =>
-          html`<li><a href="${path}"${(isPresent(path) || hasPresentTab(path)) && html` aria-current="${isPresent(path) ? 'page' : 'true'}"`}>${name}</a>${badges[path] && menuBadge(badges[path])}</li>`,
+          html`<li><a href="${path}"${(isPresent(path) || hasPresentTab(path)) && html` aria-current="${isPresent(path) ? 'page' : 'true'}"`}>${name}</a>${path === '/' ? html`<span data-live="problem_count">${badges[path] && menuBadge(badges[path])}</span>` : badges[path] && menuBadge(badges[path])}</li>`,
       )}</ul></section>`,
     ];
   });

@@ -3,11 +3,13 @@ import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import type { Viewer } from './access.ts';
+import { problemBadge } from './badges.ts';
 import { PageError, type PageServices, sendErrorPage, viewerOf } from './console.ts';
 import type { RangeName } from './history.ts';
+import { menuBadge } from './layout.ts';
 import { healthParts } from './pages/health.ts';
 import { charts, rangeOf } from './pages/history.ts';
-import { problemList } from './problems.ts';
+import { maySee, problemList } from './problems.ts';
 
 /** Milliseconds between two readings of the fleet. All streams share them. */
 const LOOK_MS = 1000;
@@ -102,7 +104,9 @@ export function createLive({
       else {
         const problems = problemList(now.problems, stream.viewer).text;
         const isChanged = stream.isWhole || problems !== stream.problems;
-        send(stream, { ...(stream.isWhole ? all : changed), ...(isChanged && { problems }) });
+        const seen = problemBadge(now.problems.filter((one) => maySee(stream.viewer, one)));
+        const listed = { problems, problem_count: seen ? menuBadge(seen).text : '' };
+        send(stream, { ...(stream.isWhole ? all : changed), ...(isChanged && listed) });
         stream.isWhole = false;
         stream.problems = problems;
       }

@@ -1,6 +1,6 @@
 import { START_COMMAND } from '../platform/files.ts';
 import { count, duration, grouped } from '../platform/format.ts';
-import { ENDS_SECONDS, SILENT_SECONDS } from '../store/processes.ts';
+import { ENDS_SECONDS, type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
 import type { Check } from './check.ts';
 import { amount, living, nameOf } from './text.ts';
 
@@ -8,6 +8,16 @@ const ENDS = { count: 3, seconds: ENDS_SECONDS };
 const MEMORY = { bytes: 1_500_000_000 };
 
 const startOne = (name: string) => `Start one: ${START_COMMAND}, or ${name} in the Procfile.`;
+
+/** Names the process of a kind that has sent the latest heartbeat; empty if the list has none. */
+function lastHeartbeat(processes: readonly SeenProcess[], kind: SeenProcess['name']): string {
+  const [last] = processes
+    .filter(({ name }) => name === kind)
+    .sort((one, other) => one.silentSeconds - other.silentSeconds);
+  return last ? ` The last heartbeat came from ${nameOf(last)}, ${duration(last.silentSeconds)} ago.` : '';
+}
+
+const SILENT_IMPACT = 'The process was killed, is frozen, or cannot reach Postgres.';
 
 /** Checks of the processes of an installation. */
 export const processChecks: readonly Check[] = [
@@ -25,7 +35,7 @@ export const processChecks: readonly Check[] = [
       `${count(living(processes, 'web', 'worker', 'sync', 'board').length, 'process', 'processes')} running`,
     find: ({ processes }) =>
       processes && living(processes, 'web').length === 0
-        ? [{ sentence: 'No web is running. Clients get no answer.' }]
+        ? [{ sentence: `No web is running. Clients get no answer.${lastHeartbeat(processes, 'web')}` }]
         : [],
     alert: {
       name: 'PenstockNoWeb',
@@ -61,7 +71,7 @@ export const processChecks: readonly Check[] = [
         waiting === 0
           ? ''
           : ` ${count(waiting, 'job')} ${waiting === 1 ? 'waits' : 'wait'}, the oldest for ${duration(oldest)}.`;
-      return [{ sentence: `No worker is running.${jobs}` }];
+      return [{ sentence: `No worker is running.${jobs}${lastHeartbeat(processes, 'worker')}` }];
     },
     alert: {
       name: 'PenstockNoWorker',
@@ -84,18 +94,21 @@ export const processChecks: readonly Check[] = [
     severity: 'warning',
     scope: 'process',
     evaluators: ['fleet'],
-    impact:
-      'The process was killed, is frozen, or cannot reach Postgres. Other processes of its kind do its work.',
+    impact: `${SILENT_IMPACT} Other processes of its kind do its work.`,
     firstStep:
       'Read its last log line, then restart it. If it was removed on purpose, run: penstock workers forget.',
     link: '/#processes',
     find: ({ processes = [] }) =>
       processes
         .filter(({ silentSeconds }) => silentSeconds > SILENT_SECONDS)
-        .map((one) => ({
+        .map((one) => ({ one, isLast: living(processes, one.name).length === 0 }))
+        // `no-web` and `no-worker` name the last process of these kinds.
+        .filter(({ one, isLast }) => !(isLast && ['web', 'worker'].includes(one.name)))
+        .map(({ one, isLast }) => ({
           subject: nameOf(one),
           sentence: `${nameOf(one)} has sent no heartbeat for ${duration(one.silentSeconds)}.`,
           since: one.seenAt,
+          ...(isLast && { impact: `${SILENT_IMPACT} No other ${one.name} process is running.` }),
         })),
   },
   {

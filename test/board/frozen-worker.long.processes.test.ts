@@ -52,7 +52,7 @@ test('a frozen worker is named on the health page, with its silence and the wait
   client.close();
   await untilItSays(/^No worker is running/);
   const sentenceText = (await sentence(/^No worker is running/).textContent())!;
-  const [, jobs, oldest] = /^No worker is running\. (\d+) jobs? waits?, the oldest for (\d+) s\.$/
+  const [, jobs, oldest] = /^No worker is running\. (\d+) jobs? waits?, the oldest for (\d+) s\./
     .exec(sentenceText)!
     .map(Number);
   expect(jobs! > 0 && jobs! <= 12).toBe(true);

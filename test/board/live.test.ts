@@ -60,7 +60,17 @@ describe('the health page as a stream', () => {
     expect(received.headers.get('cache-control')).toBe('no-store');
     expect(received.text).toMatch(/^retry: \d+\n\n/);
     const [first] = partsOf(received.text);
-    const names = ['as_of', 'charts', 'figures', 'lanes', 'marks', 'problems', 'processes', 'stores'];
+    const names = [
+      'as_of',
+      'charts',
+      'figures',
+      'lanes',
+      'marks',
+      'problem_count',
+      'problems',
+      'processes',
+      'stores',
+    ];
     expect(Object.keys(first!).sort()).toEqual(names);
     await scene.letterIn(scene.shop);
     await until('the change', () =>

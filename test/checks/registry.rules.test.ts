@@ -187,6 +187,20 @@ const rows: CaseRow[] = [
       /^No worker is running\.$/,
     ],
     [
+      'the last worker is silent',
+      {
+        lanes: lanesOf([0, 0]),
+        processes: [
+          one('web'),
+          one('worker', { pid: 43, silentSeconds: 47 }),
+          one('worker', { pid: 44, silentSeconds: 90 }),
+        ],
+      },
+      'no-worker',
+      'critical',
+      /^No worker is running\. The last heartbeat came from worker w-7 \(pid 43\), 47 s ago\.$/,
+    ],
+    [
       'a process is silent',
       { processes: [...well.processes!, one('worker', { pid: 43, silentSeconds: 47 })] },
       'process-silent',
@@ -617,6 +631,12 @@ test('an unreachable store hides the problems that it causes', () => {
   const processes = [one('web', { missing: ['redis'], refusedPerSecond: 9 }), one('worker')];
   const lacking = [{ name: 'redis' as const, since: at }, { name: 'producer' as const }];
   expect(problemsOf({ processes, lacking, lanes: undefined }).map(({ id }) => id)).toEqual(['redis-away']);
+});
+
+test('the only sync process that is silent has an impact without other processes', () => {
+  const processes = [one('web'), one('worker'), one('sync', { silentSeconds: 47 })];
+  const [problem] = problemsOf({ processes }).filter(({ id }) => id === 'process-silent');
+  expect(problem!.impact).toMatch(/No other sync process is running\.$/);
 });
 
 test('silent processes are not reported as refusing or as running another release', () => {

@@ -54,7 +54,7 @@ ${isPermitted(viewer, 'operator') && operatorForms(now, services.loss())}
 <h2>Stores</h2>${part('stores', parts.stores!)}
 <h2 id="limits">Load shedding</h2>${part('marks', parts.marks!)}
 ${drawn && html`${chartsHead(range)}${part('charts', drawn)}`}`;
-    return { title: 'Health', body };
+    return { title: 'Health', body, problems: now.problems };
   },
 };
 
@@ -105,7 +105,7 @@ function figures({ lanes, processes, deadLetters: letters, rates }: FleetState):
   const shown: [string, Part][] = [
     ['Accepted', processes && `${rounded(rateOf(living(processes, 'web', 'sync')))} objects/s`],
     ['Applied', processes && `${rounded(rateOf(living(processes, 'worker')))} objects/s`],
-    ['Refused', refused === undefined ? undefined : `${rounded(refused)} requests/s`],
+    ['Refused with 429 or 503', refused === undefined ? undefined : `${rounded(refused)} requests/s`],
     ['New dead letters', rates && `${rounded(rates.deadLetters)} objects/s`],
     ['Waiting', waiting === undefined ? undefined : count(waiting, 'job')],
     ['Oldest waiting', oldest === undefined ? undefined : waiting === 0 ? 'none' : duration(oldest)],

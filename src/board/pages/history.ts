@@ -37,7 +37,12 @@ const plans: Plan[] = [
       ['Applied', 'applied'],
     ],
   },
-  { name: 'Refused requests', lines: [['Refused', 'refused']], show: shows.requests, least: 0.1 },
+  {
+    name: 'Requests refused with 429 or 503',
+    lines: [['Refused', 'refused']],
+    show: shows.requests,
+    least: 0.1,
+  },
   { name: 'New dead letters', lines: [['Dead letters', 'deadLetters']], show: shows.objects, least: 0.1 },
   { name: 'Jobs in the lanes', lines: [['Waiting or running', 'waiting']], show: shows.jobs, least: 10 },
   { name: 'Oldest waiting', lines: [['Oldest', 'oldestSeconds']], show: duration, least: 1 },
@@ -154,7 +159,7 @@ ${
           ...[
             'Accepted',
             'Applied',
-            'Refused',
+            'Refused with 429 or 503',
             'Dead letters',
             'Jobs',
             'Oldest',
