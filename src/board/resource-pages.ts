@@ -308,6 +308,9 @@ class Renderer<One extends { id: string }> {
       ),
     };
     const sent = creation && tried?.verb === creation.verb ? tried.sent : undefined;
+    const linked: Record<string, string> = Object.fromEntries(
+      (creation?.linked ?? []).map((name) => [name, query(name)] as const).filter(([, text]) => text !== ''),
+    );
     const maker = chosen ?? (makers.length === 1 ? makers[0] : undefined);
     const suggestions =
       makers.length > 0 && maker ? await creation?.suggestions?.(contextOf(visit), maker) : undefined;
@@ -329,7 +332,7 @@ ${next !== null && nextPage(this.#path, { ...kept, before: next }, nextText)}
 ${note !== undefined && html`<p class="faint pager">${note}</p>`}
 ${below}
 ${this.#ownerForms(visit, chosen, tried)}
-${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, suggestions, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || shown.length === 0 })}`;
+${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, suggestions, linked, warning: creation.warning?.(visit.services), isOpen: sent !== undefined || shown.length === 0 || Object.keys(linked).length > 0 })}`;
   }
 
   /** Reads the filters of the list from the query. */
@@ -412,6 +415,7 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
       chosen,
       sent,
       suggestions,
+      linked,
       warning,
       isOpen,
     }: {
@@ -419,6 +423,7 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
       chosen: Owner | undefined;
       sent: Sent | undefined;
       suggestions: Record<string, string[]> | undefined;
+      linked: Record<string, string>;
       warning: string | undefined;
       isOpen: boolean;
     },
@@ -433,7 +438,7 @@ ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</b
 ${creation.lead !== undefined && html`<p class="lead">${creation.lead}</p>`}
 ${warning !== undefined && html`<p class="banner warn" role="status">${warning}</p>`}
 <form class="stack" method="post" action="${this.#path}#create" aria-label="${creation.button}">${formProblem(sent)}${owner}
-${formFields(creation.fields, { id: 'create', sent, suggestions })}
+${formFields(creation.fields, { id: 'create', sent, suggestions, filled: linked })}
 <p class="actions"><button class="main">${creation.submit ?? creation.button}</button></p></form></details>`;
   }
 

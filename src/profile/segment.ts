@@ -261,6 +261,22 @@ export function usesPersonalData(definition: Definition): boolean {
   return 'custom_attribute' in definition;
 }
 
+/** An attribute that a filter uses. A custom attribute has the path of names to its value. */
+export type FilterAttribute = { attribute: string } | { path: string[] };
+
+/** Returns the attributes that a filter uses, each once. */
+export function filterAttributes(definition: Definition): FilterAttribute[] {
+  const found = new Map<string, FilterAttribute>();
+  const visit = (filter: Object_): void => {
+    for (const group of groups) for (const member of (filter[group] ?? []) as Object_[]) visit(member);
+    const { attribute, custom_attribute: custom } = filter as { attribute?: string; custom_attribute?: Json };
+    if (attribute !== undefined) found.set(attribute, { attribute });
+    if (custom !== undefined) found.set(JSON.stringify(custom), { path: [custom].flat() as string[] });
+  };
+  visit(definition as unknown as Object_);
+  return [...found.values()];
+}
+
 const joined = { all: ' and ', any: ' or ', none: ' or ' } as const;
 
 /** Describes a filter in words. */

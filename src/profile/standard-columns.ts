@@ -52,7 +52,7 @@ export const standardColumns = {
     field: '`M`, `F`, `O` (other), `N` (not applicable) or `P` (prefers not to say).',
   },
   dob: { ...personal, isFilter: true, field: 'Date of birth as YYYY-MM-DD.', label: 'Date of birth' },
-  home_city: { ...personal, isFilter: true, field: 'Home city.', label: 'City' },
+  home_city: { ...personal, isFilter: true, field: 'Home city.', label: 'Home city' },
   country: { ...place, isFilter: true, field: 'ISO 3166-1 alpha-2.', label: 'Country' },
   language: { ...place, isFilter: true, field: 'ISO 639-1.', label: 'Language' },
   time_zone: { ...place, isFilter: true, field: 'IANA name.', label: 'Time zone' },

@@ -34,6 +34,9 @@ function callbackOf({ callback, toldAt, state, lastError }: ShownExport): Shown 
     : { text: host };
 }
 
+/** Maximum number of suggested segments. Other names can be typed. */
+const MAX_SUGGESTIONS = 200;
+
 /** Maximum length of the list of fields in characters. */
 const MAX_FIELDS_LENGTH = 5000;
 
@@ -133,6 +136,14 @@ export const exports = describeResource<ShownExport>({
         ),
         ['external_id', 'email'],
       ),
+    },
+    linked: ['segment'],
+    suggestions: async ({ database: { prisma } }, { id }) => {
+      const active = await prisma.segment.findMany({
+        ...{ where: { workspaceId: id, archivedAt: null }, select: { name: true } },
+        ...{ orderBy: { id: 'desc' }, take: MAX_SUGGESTIONS },
+      });
+      return { segment: active.map(({ name }) => name) };
     },
     async run({ database, config, actor }, { owner, values }) {
       // Loaded only by the action that needs them, because each command of segments loads this file.

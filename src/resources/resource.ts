@@ -136,6 +136,8 @@ export interface Creation<One, F extends Fields = Fields> extends Verb<F> {
   scope?: Resource['scope'];
   /** Returns suggestions for text fields of the form, by field. The form has none while the owner is not chosen. */
   suggestions?(context: Context, owner: Owner): Promise<Record<string, string[]>>;
+  /** Fields that a link to the form can fill, by query parameters of the same names. */
+  linked?: readonly (keyof F & string)[];
   run(context: Context, given: { owner: Owner; values: ValuesOf<F> }): Promise<Outcome<One>>;
 }
 

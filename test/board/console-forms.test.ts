@@ -1,8 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { toProfileId } from '../../src/profile/identifier.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { createVisitor } from './browser-session.ts';
-import { type Console, openConsole, post } from './console-scene.ts';
+import { type Console, openConsole, page, post } from './console-scene.ts';
 import { DEFAULT_COMPANY, PASSWORD, type Visitor } from './people.ts';
 
 let scene: Console;
@@ -121,8 +122,32 @@ test('a segment is downloaded as CSV with its users, by accounts that may export
   const file = await scene.operator.get(path);
   expect(file.headers.get('content-type')).toBe('text/csv; charset=utf-8');
   const [head, ...lines] = (await file.text()).trim().split('\r\n');
-  expect(head).toBe('external_id,service_id,email,phone,first_name,last_name');
-  expect(lines).toEqual([`user-1,${scene.user},ada@gmail.com,'+14155552671,Ada,Lovelace`]);
+  expect(head).toBe('external_id,service_id,email,phone,first_name,last_name,custom_attributes.colour');
+  expect(lines).toEqual([
+    expect.stringMatching(`^user-1,${scene.user},ada@gmail.com,'\\+14155552671,Ada,Lovelace,.+$`),
+  ]);
+  const [{ definition }] = await scene.query('select definition from segments where id = $1', scene.segment);
+  const wider = {
+    all: [
+      { attribute: 'home_city', equals: 'Rome' },
+      {
+        any: [
+          { custom_attribute: 'shoe', equals: '=40' },
+          { custom_attribute: ['size', 'left'], exists: true },
+        ],
+      },
+    ],
+  };
+  await scene.query('update segments set definition = $2 where id = $1', scene.segment, wider);
+  await scene.query(
+    `update profiles set home_city = 'Rome', custom_attributes = '{"shoe": "=40", "size": {"left": [1]}}' where id = $1`,
+    toProfileId(scene.user),
+  );
+  expect((await (await scene.operator.get(path)).text()).trim().split('\r\n')).toEqual([
+    'external_id,service_id,email,phone,first_name,last_name,home_city,custom_attributes.shoe,custom_attributes.size.left',
+    `user-1,${scene.user},ada@gmail.com,'+14155552671,Ada,Lovelace,Rome,'=40,[1]`,
+  ]);
+  await scene.query('update segments set definition = $2 where id = $1', scene.segment, definition);
   const { rows } = await searchAudit(scene.installation.database.pool, { subject: scene.segment, limit: 1 });
   expect(rows[0]!.action).toBe('segments.download');
   const permissions = ['view_segments', 'view_user_profile', 'export_user_data'];
@@ -133,6 +158,11 @@ test('a segment is downloaded as CSV with its users, by accounts that may export
 
 test('an export starts from a form, shows its link once, and keeps a wrong field at its place', async () => {
   const [segment] = await scene.query('select name from segments where id = $1', scene.segment);
+  const { text: segmentPage } = await page(scene.operator, `/segments/${scene.segment}`);
+  const [, link] = /href="([^"]+)#create">Start export</.exec(segmentPage)!;
+  const { text: filled } = await page(scene.operator, link!.replaceAll('&amp;', '&'));
+  expect(filled).toContain(`name="segment" value="${segment.name}"`);
+  expect(filled).toContain(`<datalist id="create-segment-list"><option value="${segment.name}">`);
   const fields = { workspace: scene.shop, segment: segment.name, fields: 'external_id,shoe_size' };
   const wrong = await submit(scene.operator, '/exports', fields);
   expect([wrong.status, wrong.invalid]).toEqual([400, ['fields']]);

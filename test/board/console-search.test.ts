@@ -75,7 +75,9 @@ test('the menu counts problems and dead letters that the account may see', async
   const badgesOf = async (visitor: Visitor) => {
     const { text } = await page(visitor, '/sessions');
     const result = [
-      ...text.matchAll(/<a href="([^"]+)"[^>]*>[^<]*<\/a>(?:<span data-live="problem_count">)? <span class="count [a-z]+" title="([^"]+)"/g),
+      ...text.matchAll(
+        /<a href="([^"]+)"[^>]*>[^<]*<\/a>(?:<span data-live="problem_count">)? <span class="count [a-z]+" title="([^"]+)"/g,
+      ),
     ];
     return Object.fromEntries(result.map(([, path, title]) => [path, title]));
   };

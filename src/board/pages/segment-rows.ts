@@ -8,6 +8,7 @@ import {
   textAttributes,
   timeAttributes,
 } from '../../profile/segment.ts';
+import { type ColumnName, standardColumns } from '../../profile/standard-columns.ts';
 import { Refusal } from '../../resources/refusal.ts';
 import type { Visit } from '../console.ts';
 
@@ -53,6 +54,12 @@ export interface Row {
 export interface Rows {
   match: 'all' | 'any';
   rows: Row[];
+}
+
+/** Returns the name of an attribute on the page of a user; undefined if the page shows it by its own name. */
+function attributeLabel(name: string): string | undefined {
+  const column: object = Object.hasOwn(standardColumns, name) ? standardColumns[name as ColumnName] : {};
+  return 'label' in column ? String(column.label) : undefined;
 }
 
 /** Maximum number of rows. A larger filter is edited as JSON. */
@@ -243,7 +250,7 @@ export function rowFields(
       ([value, text]) =>
         html`<option value="${value}"${value === chosen && html` selected`}>${text}</option>`,
     );
-  return html`<datalist id="attributes">${[...textAttributes, ...timeAttributes].map((name) => html`<option value="${name}"></option>`)}</datalist>
+  return html`<datalist id="attributes">${[...textAttributes, ...timeAttributes].map((name) => html`<option value="${name}">${attributeLabel(name)}</option>`)}</datalist>
 <label>Users match <select name="match">${options({ all: 'all rows (and)', any: 'any row (or)' }, match)}</select></label>
 ${rows.map((row, index) => {
   const number = index + 1;

@@ -1,7 +1,8 @@
 import { type Html, html } from '../../platform/html.ts';
 import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
-import { usesPersonalData } from '../../profile/segment.ts';
+import type { Json } from '../../profile/json.ts';
+import { type FilterAttribute, filterAttributes, usesPersonalData } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
 import { Refusal } from '../../resources/refusal.ts';
 import { recordAudit } from '../../store/audit.ts';
@@ -163,7 +164,7 @@ function segmentPage(viewer: Viewer, { segment, workspace }: One, shown: Shown =
     ['Updated', moment(segment.updatedAt)],
     ['Archived', segment.archivedAt && moment(segment.archivedAt)],
   ])}</div>
-${mayDownload && html`<p class="actions"><a class="button" href="${pathWith(`/segments/${segment.id}/users.csv`, { workspace: workspace.id })}">Download users as CSV</a> ${isActive && html`<a class="button" href="${pathWith('/exports', { workspace: workspace.id })}#create">Start export</a>`}</p>`}
+${mayDownload && html`<p class="actions"><a class="button" href="${pathWith(`/segments/${segment.id}/users.csv`, { workspace: workspace.id })}">Download users as CSV</a> ${isActive && html`<a class="button" href="${pathWith('/exports', { workspace: workspace.id, segment: name })}#create">Start export</a>`}</p>`}
 ${!mayRead && html`<p class="lead">The filter contains personal data. It is shown with the permission “view_pii”.</p>`}
 ${shown.counted}
 ${isActive && mayRead && html`<h2>Filter</h2>${form(viewer, workspace, { action: `/segments/${segment.id}`, given, shown, segment })}`}
@@ -235,7 +236,32 @@ const MAX_FILE_USERS = 200_000;
 /** Rights to download users with their addresses. */
 const DOWNLOADS = ['segments', 'users', 'pii', 'export'] as const;
 
+/** Columns of every file. */
 const columns = ['external_id', 'service_id', 'email', 'phone', 'first_name', 'last_name'];
+
+/** Maximum number of columns for attributes of the filter. */
+const MAX_FILTER_COLUMNS = 50;
+
+/** Returns the columns for attributes of the filter, without those that every file has. */
+function filterColumns(segment: ShownSegment): FilterAttribute[] {
+  return filterAttributes(segment.definition)
+    .filter((one) => !('attribute' in one && columns.includes(one.attribute)))
+    .slice(0, MAX_FILTER_COLUMNS);
+}
+
+const titleOf = (column: FilterAttribute) =>
+  'attribute' in column ? column.attribute : `custom_attributes.${column.path.join('.')}`;
+
+/** Returns the value of an attribute; a list or an object as JSON. */
+function valueIn(user: StoredUser, column: FilterAttribute): unknown {
+  let value: Json | undefined = 'attribute' in column ? user[column.attribute] : user.custom_attributes;
+  for (const name of 'attribute' in column ? [] : column.path)
+    value =
+      typeof value === 'object' && value !== null && !Array.isArray(value) && Object.hasOwn(value, name)
+        ? value[name]
+        : undefined;
+  return typeof value === 'object' && value !== null ? JSON.stringify(value) : value;
+}
 
 const downloadUsers: Page<PageServices> = {
   method: 'get',
@@ -254,7 +280,8 @@ const downloadUsers: Page<PageServices> = {
 
     /** Yields the CSV file page by page, oldest user first. The last line of a partial file tells how to continue. */
     async function* chunks() {
-      yield csvLine(columns);
+      const added = filterColumns(segment);
+      yield csvLine([...columns, ...added.map(titleOf)]);
       let after: string | undefined = isUuid(query('after')) ? query('after') : NIL_UUID;
       for (let read = 0; read < MAX_FILE_USERS; ) {
         const part = {
@@ -265,10 +292,12 @@ const downloadUsers: Page<PageServices> = {
           sample: FILE_PAGE,
         };
         const evaluated = await evaluateUsers(pool, part);
-        const users = await readProfiles(pool, workspaceId, { ids: evaluated.sample, fields: [] });
+        const users = await readProfiles(pool, workspaceId, {
+          ...{ ids: evaluated.sample, fields: added.length > 0 ? ['custom_attributes'] : [] },
+        });
         yield users
           .sort((one, other) => (one.id < other.id ? -1 : 1))
-          .map(lineOf)
+          .map((user) => lineOf(user, added))
           .join('');
         if (evaluated.read < FILE_PAGE) return;
         read += evaluated.read;
@@ -280,7 +309,10 @@ const downloadUsers: Page<PageServices> = {
   },
 };
 
-const lineOf = ({ id, external_id, email, phone, first_name, last_name }: StoredUser) =>
-  csvLine([external_id, toServiceId(id), email, phone, first_name, last_name]);
+function lineOf(user: StoredUser, added: FilterAttribute[]): string {
+  const { id, external_id, email, phone, first_name, last_name } = user;
+  const values = added.map((column) => valueIn(user, column));
+  return csvLine([external_id, toServiceId(id), email, phone, first_name, last_name, ...values]);
+}
 
 export const segmentPages = [list, make, show, downloadUsers, act];
