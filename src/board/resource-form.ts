@@ -9,6 +9,9 @@ export interface Sent {
   problems: Record<string, string>;
 }
 
+/** Name of the choice between the parts of a form. The values of the other parts are ignored. */
+const PART = 'part';
+
 const isShown = ([, { isCommandOnly }]: [string, Field<unknown>]) => !isCommandOnly;
 
 /** Whether the field must have a value. A field with a default text is prefilled, so an empty value is a mistake. */
@@ -30,8 +33,11 @@ export function readForm(
   const given: Sent['given'] = {};
   const problems: Sent['problems'] = {};
   const values: Record<string, unknown> = {};
+  const [part = ''] = sent(PART);
+  if (part !== '') given[PART] = [part];
   for (const [key, field] of Object.entries(fields)) {
-    const all = isShown([key, field]) ? sent(key) : [];
+    const isInPart = part === '' || field.part === undefined || field.part === part;
+    const all = isShown([key, field]) && isInPart ? sent(key) : [];
     const text = all
       .map((one) => one.trim())
       .filter((one) => one !== '')
@@ -130,14 +136,22 @@ export function formFields(
     makers?: Record<string, { text: string; path: string }> | undefined;
   },
 ): Part {
-  return Object.entries(fields)
-    .filter(isShown)
-    .map(([key, field]) => {
-      const given = sent?.given[key] ?? (filled[key] === undefined ? undefined : [filled[key]]);
-      const state = { id: `${id}-${key}`, given, problem: sent?.problems[key] };
-      const maker = suggestions[key]?.length === 0 ? makers[key] : undefined;
-      return formField(key, field, { ...state, suggestions: suggestions[key], maker });
-    });
+  const shown = Object.entries(fields).filter(isShown);
+  const parts = [...new Set(shown.flatMap(([, { part }]) => part ?? []))];
+  const chosen = sent?.given[PART]?.[0] ?? parts[0];
+  const rendered = shown.map(([key, field]) => {
+    const given = sent?.given[key] ?? (filled[key] === undefined ? undefined : [filled[key]]);
+    const state = { id: `${id}-${key}`, given, problem: sent?.problems[key] };
+    const maker = suggestions[key]?.length === 0 ? makers[key] : undefined;
+    return formField(key, field, { ...state, suggestions: suggestions[key], maker });
+  });
+  const of = (wanted: string | undefined) => rendered.filter((_, index) => shown[index]![1].part === wanted);
+  if (parts.length === 0) return rendered;
+  // The style sheet hides the parts that are not chosen. A browser without :has() shows all of them.
+  return html`<fieldset><legend>Destination</legend><div class="choices">${parts.map(
+    (part) =>
+      html`<label class="check"><input type="radio" name="${PART}" value="${part}"${part === chosen && html` checked`}> ${part}</label>`,
+  )}</div></fieldset>${parts.map((part) => html`<fieldset class="stack" data-part="${part}"><legend>${part}</legend>${of(part)}</fieldset>`)}${of(undefined)}`;
 }
 
 interface FieldState {

@@ -38,6 +38,8 @@ export interface Field<T> {
   fallback?: T;
   /** Whether an empty text is a value, so that a form can empty the field. */
   mayBeEmpty?: boolean;
+  /** Part of the form to which the field belongs, for example one of several destinations. A form submits one part. */
+  part?: string;
   /** Whether only the command line has the field. */
   isCommandOnly?: boolean;
   /** @throws {InvalidValue} stating the rule */
@@ -76,6 +78,11 @@ export function optional<T>(field: Field<T>): Field<T | undefined> {
 /** Makes a field optional, with a default. */
 export function withDefault<T>(field: Field<T>, fallback: T): Field<T> {
   return { ...field, required: false, fallback };
+}
+
+/** Shows a field only while its part of the form is chosen. */
+export function inPart<T>(part: string, field: Field<T>): Field<T> {
+  return { ...field, part };
 }
 
 /** Omits a field from the console. */

@@ -22,7 +22,7 @@ import {
 } from '../streams/kafka.ts';
 import type { DestinationKind } from '../streams/open-destination.ts';
 import { newWebhookSecret, refusalOfSecret } from '../streams/webhook.ts';
-import { choice, commandOnly, flag, optional, secret, text, type ValuesOf } from './fields.ts';
+import { choice, commandOnly, flag, inPart, optional, secret, text, type ValuesOf } from './fields.ts';
 import { InvalidValue, Refusal } from './refusal.ts';
 import { requireEndpoint } from './source.ts';
 
@@ -31,39 +31,61 @@ import { requireEndpoint } from './source.ts';
  * their folders and buckets belong to the operator and are reached from the machine of sync.
  */
 export const targetFields = {
-  url: optional(
-    text(
-      { label: 'Webhook URL', help: 'webhook: URL to which messages are sent by POST', value: 'url' },
-      rule(refusalOfUrl),
-      {
-        ...{ maxLength: 2000, placeholder: 'https://crm.example.com/penstock' },
-      },
+  url: inPart(
+    'Webhook',
+    optional(
+      text(
+        { label: 'Webhook URL', help: 'webhook: URL to which messages are sent by POST', value: 'url' },
+        rule(refusalOfUrl),
+        {
+          ...{ maxLength: 2000, placeholder: 'https://crm.example.com/penstock' },
+        },
+      ),
     ),
   ),
-  kafka: optional(
-    text(
-      { label: 'Kafka brokers', help: 'Kafka: bootstrap brokers, as host:port,host:port', value: 'brokers' },
-      readBrokers,
-      { maxLength: 2000 },
+  kafka: inPart(
+    'Kafka',
+    optional(
+      text(
+        {
+          label: 'Kafka brokers',
+          help: 'Kafka: bootstrap brokers, as host:port,host:port',
+          value: 'brokers',
+        },
+        readBrokers,
+        { maxLength: 2000 },
+      ),
     ),
   ),
-  topic: optional(
-    text({ label: 'Kafka topic', help: 'Kafka: existing topic', value: 'topic' }, rule(refusalOfTopic)),
-  ),
-  tls: flag({
-    label: 'Kafka TLS',
-    help: 'Kafka: use TLS with the certificate authorities of Node (add yours with NODE_EXTRA_CA_CERTS)',
-  }),
-  sasl: optional(
-    choice<SaslMechanism>(
-      { label: 'Kafka SASL mechanism', help: 'Kafka: SASL mechanism', value: 'mechanism' },
-      saslMechanisms,
+  topic: inPart(
+    'Kafka',
+    optional(
+      text({ label: 'Kafka topic', help: 'Kafka: existing topic', value: 'topic' }, rule(refusalOfTopic)),
     ),
   ),
-  user: optional(
-    text(
-      { label: 'Kafka user', help: 'Kafka: SASL user name (its password is the secret)', value: 'name' },
-      (given) => given,
+  tls: inPart(
+    'Kafka',
+    flag({
+      label: 'Kafka TLS',
+      help: 'Kafka: use TLS with the certificate authorities of Node (add yours with NODE_EXTRA_CA_CERTS)',
+    }),
+  ),
+  sasl: inPart(
+    'Kafka',
+    optional(
+      choice<SaslMechanism>(
+        { label: 'Kafka SASL mechanism', help: 'Kafka: SASL mechanism', value: 'mechanism' },
+        saslMechanisms,
+      ),
+    ),
+  ),
+  user: inPart(
+    'Kafka',
+    optional(
+      text(
+        { label: 'Kafka user', help: 'Kafka: SASL user name (its password is the secret)', value: 'name' },
+        (given) => given,
+      ),
     ),
   ),
   to: commandOnly(

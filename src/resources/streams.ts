@@ -217,7 +217,7 @@ export const streams = describeResource<DestinationRow>({
       'Create a stream to a webhook (its secret is shown once), a Kafka topic, or files in a folder or bucket.',
     example: 'streams create --workspace default --name crm --url https://crm.example.com/penstock',
     permit: SENDS,
-    lead: 'Fill in one destination: a webhook URL, or Kafka brokers with a topic. Create a stream to files with `penstock streams create --to`.',
+    lead: 'Choose a destination. The console cannot reach the folders and buckets of sync, so create a stream to files on the command line: penstock streams create --to.',
     warning: ({ config }) => warnWithoutKey(config, 'a Kafka stream without a user'),
     done: 'Created. “Test” sends an empty batch to the destination.',
     fields: {
@@ -227,7 +227,7 @@ export const streams = describeResource<DestinationRow>({
         text(
           {
             label: 'Start from',
-            help: 'start with the changes from this time on, as far as the log has them; beginning: the whole log (default: now)',
+            help: 'start with the changes from this time on, as far as the log has them; beginning: the whole log, which is empty if the workspace has no stream yet (default: now)',
             value: 'time',
           },
           (given) => (given === 'beginning' ? new Date(0) : readTime(given)),

@@ -92,6 +92,21 @@ test('the form names the missing INTEGRATION_KEY and offers webhooks and Kafka, 
     post(scene.operator, '/streams', { workspace: scene.shop, ...fields });
   const files = await create({ name: 'files', to: 'file:///tmp' });
   expect([files.status, await files.text()]).toEqual([400, expect.stringContaining('one of --url, --kafka')]);
+  const [, webhook, topics] = text.match(
+    /data-part="Webhook">(.*?)<\/fieldset>[\s\S]*?data-part="Kafka">(.*?)<\/fieldset>/s,
+  )!;
+  expect([/name="url"/.test(webhook!), /name="topic"/.test(webhook!), /name="topic"/.test(topics!)]).toEqual([
+    ...[true, false, true],
+  ]);
+  expect(text).not.toContain('`');
+  // The fields of the other destination are ignored.
+  const both = { url: 'https://crm.example.com/in', kafka: 'kafka.example.com:9092', topic: 'users' };
+  const refused = await create({ ...both, name: 'both' });
+  expect([refused.status, await refused.text()]).toEqual([
+    400,
+    expect.stringContaining('Set one destination'),
+  ]);
+  expect((await create({ ...both, name: 'kafka-part', part: 'Kafka' })).status).toBe(303);
   const kafka = { name: 'topic', kafka: 'kafka.example.com:9092', topic: 'users' };
   expect((await create(kafka)).status).toBe(303);
 });
