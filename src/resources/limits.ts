@@ -39,8 +39,13 @@ const noOwner: Owner = { id: '', name: '' };
 function limitsOf(
   { VENDOR_RULES }: Pick<Config, 'VENDOR_RULES'>,
   workspace = noOwner,
-  own: readonly RateLimitOverride[] = [],
-  endpoints?: ReadonlyMap<string, readonly string[]>,
+  {
+    own = [],
+    endpoints,
+  }: {
+    own?: readonly RateLimitOverride[];
+    endpoints?: ReadonlyMap<string, readonly string[]> | undefined;
+  } = {},
 ): Limit[] {
   const given = new Map(own.map((one) => [one.bucket, one]));
   return Object.entries(bucketsOf(rulesOf[VENDOR_RULES])).map(([bucket, usual]) => {
@@ -79,7 +84,7 @@ async function readLimits(
     prisma.workspace.findUnique({ where: { id: workspaceId }, select: { id: true, name: true } }),
     prisma.rateLimit.findMany({ where: { workspaceId } }),
   ]);
-  return workspace ? limitsOf(config, workspace, own, endpoints) : [];
+  return workspace ? limitsOf(config, workspace, { own, endpoints }) : [];
 }
 
 async function readLimit(context: Context, workspaceId: string, bucket: string): Promise<Limit | undefined> {
