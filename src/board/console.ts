@@ -9,6 +9,7 @@ import type { Log } from '../platform/log.ts';
 import type { Renderer } from '../preferences/renderer.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneDepths } from '../queue/depth.ts';
+import type { Effects } from '../queue/effects.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
@@ -44,11 +45,13 @@ export interface ConsoleServices {
 }
 
 /**
- * Services of the pages: the stores, a search in the lanes, an enqueue, the fleet and the preference center renderer.
+ * Services of the pages: the stores, a search in the lanes, an enqueue with its effects, the fleet and the preference
+ * center renderer.
  */
 export interface PageServices extends ConsoleServices {
   waiting: ReturnType<typeof createWaitingSearch>;
   queue: GroupCommit;
+  effects: Effects;
   depths: LaneDepths;
   fleet: Fleet;
   /** Numbers next to the menu that the viewer may see. */

@@ -186,7 +186,6 @@ const notices: Record<string, string> = {
   mended: 'Replaced and enqueued again.',
   nothing: 'No change: the dead letters were not waiting any more.',
   deleted: 'The delete was accepted. It takes effect after everything that was accepted before.',
-  changing: 'The change was accepted. It takes effect after everything that was accepted before.',
   as_before: 'No change: the value was already set.',
   named: 'Created. Clients use the id below.',
   changed: 'Changed.',

@@ -14,6 +14,7 @@ import { createRenderer } from '../preferences/renderer.ts';
 import type { LongStrings } from '../profile/attribute-rule.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { createLaneDepths } from '../queue/depth.ts';
+import { createEffects } from '../queue/effects.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import { createWaitingSearch } from '../queue/waiting-search.ts';
@@ -233,6 +234,7 @@ function createServices(given: ConsoleServices): PageServices & Pick<Service, 's
       remove: usersDelete(config.SERVICE_ID_FIELD),
     },
     queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),
+    effects: createEffects(given.database.pool),
     stop: async () => void (await renderer.stop()),
   };
 }

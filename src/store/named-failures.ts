@@ -247,7 +247,7 @@ const LAST_PLACE = '9223372036854775807';
  * `u:` followed by the profile's id.
  */
 export async function selectDeadLettersOfUser(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   workspaceId: string,
   { names, before = LAST_PLACE, limit }: { names: string[]; before?: string | undefined; limit: number },
 ): Promise<LetterOfUser[]> {

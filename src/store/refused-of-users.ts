@@ -100,7 +100,7 @@ export interface NamedUntil {
 
 /** Returns the refused objects with these identifiers, each once, in any order. */
 export async function selectRefusedOfUser(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   workspaceId: string,
   identifiers: readonly NamedUntil[],
 ): Promise<RefusalOfUser[]> {

@@ -172,7 +172,7 @@ interface HistoryPage {
 
 /** Returns the changes of the states of these subjects, latest first. */
 export async function readHistory(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   workspaceId: string,
   { subjects, limit, before = MAX_ID }: HistoryPage,
 ): Promise<HistoryRow[]> {

@@ -41,7 +41,7 @@ const selectMergedStatement = `
  * than that.
  */
 export async function selectMerged(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   workspaceId: string,
   profileId: string,
 ): Promise<MergedProfile[]> {
@@ -62,7 +62,7 @@ const selectRenamedStatement = `
 
 /** Returns former external ids of the user. */
 export async function selectRenamed(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   { workspaceId, profileId, limit }: { workspaceId: string; profileId: string; limit: number },
 ): Promise<{ externalId: string; renamedAt: Date }[]> {
   const { rows } = await pool.query({
@@ -81,7 +81,7 @@ const readChangesStatement = `
 
 /** Returns the latest changes of the user's attributes. */
 export async function selectAttributeChanges(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   workspaceId: string,
   profileId: string,
 ): Promise<AttributesChange[]> {
@@ -144,7 +144,7 @@ interface ActivityPart {
 
 /** Returns the positions of events and purchases, most recently accepted first. */
 export async function readActivityKeys(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   { workspaceId, owners, kinds, before = MAX_UUID, limit }: ActivityPart,
 ): Promise<ActivityKey[]> {
   const { rows } = await pool.query<ActivityKey>({
@@ -194,7 +194,7 @@ const readEntriesStatement = `${entriesOf('event', 'entries.name, null::text as 
 
 /** Returns the events and purchases at these positions, by id. */
 export async function readActivity(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   workspaceId: string,
   keys: readonly ActivityKey[],
 ): Promise<Map<string, TimelineEntry>> {

@@ -103,8 +103,25 @@ export interface Snapshot {
 }
 
 /**
- * Runs `read` in one read-only transaction with a snapshot. Until it ends, VACUUM cannot remove row versions
- * that other transactions replace.
+ * Runs `read` in one read-only transaction, so that all its statements see the same state of the store. Until it ends,
+ * VACUUM cannot remove row versions that other transactions replace.
+ */
+export async function inReadOnly<T>(pool: Pool, read: (connection: Connection) => Promise<T>): Promise<T> {
+  const connection = await pool.connect();
+  let broken: Error | undefined;
+  try {
+    await connection.query('begin isolation level repeatable read read only');
+    return await read(connection);
+  } finally {
+    await connection.query('rollback').catch((error: Error) => {
+      broken = error;
+    });
+    connection.release(broken);
+  }
+}
+
+/**
+ * Does the same as `inReadOnly` for an export.
  *
  * @param target target that is written; only one process at a time can hold it
  * @returns undefined if another process holds the target
@@ -114,20 +131,12 @@ export async function inSnapshot<T>(
   target: string,
   read: (snapshot: Snapshot) => Promise<T>,
 ): Promise<T | undefined> {
-  const connection = await pool.connect();
-  let broken: Error | undefined;
-  try {
-    await connection.query('begin isolation level repeatable read read only');
+  return inReadOnly(pool, async (connection) => {
     const { rows: claims } = await connection.query<{ claimed: boolean }>(claimStatement, [target]);
     if (!claims[0]!.claimed) return undefined;
     const { rows } = await connection.query<{ moment: Date }>(momentStatement);
-    return await read({ connection, asOf: rows[0]!.moment });
-  } finally {
-    await connection.query('rollback').catch((error: Error) => {
-      broken = error;
-    });
-    connection.release(broken);
-  }
+    return read({ connection, asOf: rows[0]!.moment });
+  });
 }
 
 /**

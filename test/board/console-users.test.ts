@@ -1,13 +1,19 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { encodeTraces } from '../../src/jobs/traces.ts';
 import { floorOf, NIL_UUID } from '../../src/platform/ids.ts';
 import { type Identifier, newProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { pack } from '../../src/queue/pack.ts';
 import { BETWEEN, changeStamp, END } from '../../src/store/attribute-changes.ts';
 import { removeProfiles } from '../../src/store/profiles.ts';
 import { addRefusedOfUsers, dayOf, nameOf, type RefusalOfUser } from '../../src/store/refused-of-users.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { indexUsers } from '../../src/store/user-search.ts';
+import { waitUntil } from '../setup/wait-until.ts';
 import { type Console, html, openConsole, page, post } from './console-scene.ts';
+import { failedEvent } from './installation.ts';
+import { DEFAULT_COMPANY } from './people.ts';
 
 let scene: Console;
 beforeAll(async () => {
@@ -556,5 +562,141 @@ describe('users', () => {
       { action: 'users.set_attribute', detail: { attribute: 'colour', removed: true } },
     ]);
     expect(JSON.stringify(auditRows)).not.toContain('"value"');
+  });
+
+  describe('after a change', () => {
+    const pathOfUser = (id: string) => `/users/${toServiceId(id)}?workspace=${scene.shop}`;
+    const envelopeOf = async (id: string) =>
+      (await scene.installation.envelopes()).find(({ envelope }) =>
+        JSON.stringify(envelope.objects).includes(toServiceId(id)),
+      );
+    /** Records the envelope of the user's change, like a worker does when it has applied the change. */
+    const recordApplied = async (id: string) => {
+      const { id: envelopeId, envelope } = (await envelopeOf(id))!;
+      await scene.query(
+        'insert into ledger (envelope_id, applied_at, requests) values ($1, now(), $2)',
+        ...[envelopeId, encodeTraces(envelope as unknown as Envelope)],
+      );
+    };
+    const change = async (id: string, fields: Record<string, string>) => {
+      const answer = await post(scene.operator, pathOfUser(id), { ...fields, confirm: 'yes' });
+      return answer.headers.get('location')!;
+    };
+    const push = { action: 'set_subscription', subscription: 'push', state: 'unsubscribed' };
+
+    test('a subscription is marked at its row and the page refreshes until it is applied', async () => {
+      const id = await scene.createUser(scene.shop, 'set-push');
+      const path = await change(id, push);
+      const { text } = await page(scene.operator, path);
+      expect(text).toContain('The change was accepted and is being applied.');
+      expect(text).toContain('<main id="main" tabindex="-1" data-refresh="2">');
+      expect(text).toMatch(/>subscribed<\/span> <span class="faint">unsubscribed is being applied; <a href/);
+      await scene.query("update profiles set push_subscribe = 'unsubscribed' where id = $1", id);
+      await recordApplied(id);
+      const applied = (await page(scene.operator, path)).text;
+      expect(applied).toContain('<p class="banner good" role="status">The change was applied.</p>');
+      expect(applied).not.toMatch(/data-refresh|being applied/);
+    });
+
+    test('an attribute and a group without a state are marked while their change waits', async () => {
+      const id = await scene.createUser(scene.shop, 'set-more');
+      const attribute = { action: 'set_attribute', attribute: 'size', type: 'text', value: 'xl' };
+      const { text } = await page(scene.operator, await change(id, attribute));
+      expect(text).toMatch(/<code>size<\/code> is being set; <a href/);
+      const group = { ...push, subscription: scene.group, state: 'opted_in' };
+      const other = (await page(scene.operator, await change(id, group))).text;
+      expect(other).toMatch(/>News<\/td>.*subscribed is being applied/s);
+      // The change of another user is not shown.
+      const [, query] = /(\?.*)/.exec(await change(id, attribute))!;
+      const { text: without } = await page(scene.operator, `/users/${scene.user}${query}`);
+      expect(without).not.toMatch(/being (?:set|applied)/);
+    });
+
+    test('a failed change is reported with the place of its reason', async () => {
+      const id = await scene.createUser(scene.shop, 'set-failing');
+      const path = await change(id, push);
+      await recordApplied(id);
+      const { envelope } = (await envelopeOf(id))!;
+      await scene.letterIn(scene.shop, {
+        requestId: envelope.requests[0]!.request_id,
+        object: { ...failedEvent().object, kind: 'attributes' } as never,
+      });
+      const { text } = await page(scene.operator, path);
+      expect(text).toContain('The change failed.');
+      expect(text).not.toContain('data-refresh');
+    });
+
+    test('a change that waits for longer than 20 s is still marked, and no longer refreshes the page', async () => {
+      const id = await scene.createUser(scene.shop, 'set-slowly');
+      const requestId = floorOf(Date.now() - 30_000);
+      await scene.query(
+        `insert into audit (id, company_id, workspace_id, actor_kind, actor_name, via, action, subject_kind, subject_id, detail)
+         values (uuid_v7_floor(now() - interval '29 seconds'), $1, $2, 'operator', 'admin', 'console',
+           'users.set_subscription', 'user', $3, $4)`,
+        ...[DEFAULT_COMPANY, scene.shop, toServiceId(id)],
+        { request_id: requestId, subscription: 'push', state: 'unsubscribed' },
+      );
+      const request = {
+        request_id: requestId,
+        workspace_id: scene.shop,
+        accepted_at: new Date().toISOString(),
+      };
+      const object = { kind: 'attributes', id: floorOf(Date.now() - 29_000), index: 0 } as AcceptedObject;
+      const entries = pack([{ request, objects: [object], bytes: 100 }], 1, 100);
+      await scene.installation.producer.add(
+        entries.map((entry) => ({ ...entry, id: floorOf(Date.now() - 29_000) })),
+      );
+      const { text } = await page(scene.operator, `${pathOfUser(id)}&change=${requestId}`);
+      expect(text).toContain('unsubscribed is being applied');
+      expect(text).toContain('Reload the page</a> to see it.');
+      expect(text).not.toContain('data-refresh');
+    });
+
+    test('the form waits until the change is applied', async () => {
+      const id = await scene.createUser(scene.shop, 'set-quickly');
+      let isApplied = false;
+      const answer = change(id, push).then((path) => ({ path, isApplied }));
+      await waitUntil(() => envelopeOf(id), { what: 'the change in its lane' });
+      isApplied = true;
+      await recordApplied(id);
+      const { path, isApplied: wasApplied } = await answer;
+      expect(wasApplied).toBe(true);
+      expect((await page(scene.operator, path)).text).toContain('The change was applied.');
+    });
+
+    test('the profile and the timeline show one moment', async () => {
+      const id = await scene.createUser(scene.shop, 'one-moment');
+      const { pool } = scene.installation.database;
+      const holder = await pool.connect();
+      try {
+        await holder.query('begin');
+        await holder.query('lock table refused_of_users in access exclusive mode');
+        const reading = page(scene.operator, pathOfUser(id));
+        await waitUntil(
+          async () =>
+            (
+              await scene.query(
+                "select 1 from pg_locks where relation = 'refused_of_users'::regclass and not granted",
+              )
+            ).length > 0,
+          { what: 'the page to wait for the lock' },
+        );
+        await scene.query(
+          'update profiles set attribute_changes = $1, custom_attributes = $2 where id = $3',
+          ...[
+            `${changeStamp(floorOf(Date.now()), floorOf(Date.now()))}later-plan${END}`,
+            { plan: 'pro' },
+            id,
+          ],
+        );
+        await holder.query('commit');
+        const { status, text } = await reading;
+        expect(status).toBe(200);
+        expect(text).toContain('teal');
+        expect(text).not.toContain('later-plan');
+      } finally {
+        holder.release();
+      }
+    });
   });
 });

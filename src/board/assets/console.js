@@ -160,11 +160,14 @@ function renew(there, fresh) {
 /** Whether the user has selected text in the element, for example to copy it. */
 const isMarked = (place) => !getSelection().isCollapsed && getSelection().containsNode(place, true);
 
-/** Reloads the page periodically and updates its content, except while the user types or selects text. */
+/**
+ * Reloads the page periodically and updates its content, except while the user types or selects text. It ends with the
+ * first answer that asks for no further reload.
+ */
 function lookAgain() {
   const seconds = Number(document.querySelector('main[data-refresh]')?.dataset.refresh);
   if (!seconds) return;
-  setInterval(async () => {
+  const timer = setInterval(async () => {
     const main = document.querySelector('main');
     const isBusy = document.activeElement?.matches('input, select, textarea') || isMarked(main);
     if (document.hidden || isBusy) return;
@@ -173,6 +176,7 @@ function lookAgain() {
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const fresh = page.querySelector('main');
     if (!fresh) return;
+    if (!fresh.dataset.refresh) clearInterval(timer);
     complete(fresh);
     renew(main, fresh);
   }, seconds * 1000);

@@ -11,6 +11,7 @@ import { createLinkSettings } from '../../preferences/settings.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
+import { envelopesOf } from '../../queue/pack.ts';
 import { Refusal } from '../../resources/refusal.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { readProfiles } from '../../store/export.ts';
@@ -19,6 +20,7 @@ import { lacking, type Page, PageError, type PageServices, type Reply, type Visi
 import { pathWith } from '../layout.ts';
 import { sentence } from '../resource-form.ts';
 import { findUser, headingOf, type Seen } from './find-user.ts';
+import { changedPath } from './user-change.ts';
 import { userPath } from './users.ts';
 
 const exported: Page<PageServices> = {
@@ -48,7 +50,10 @@ const exported: Page<PageServices> = {
   },
 };
 
-/** Enqueues objects about a user. The audit entry is written first, because an enqueued job cannot be withdrawn. */
+/**
+ * Enqueues objects about a user. The audit entry is written first, because an enqueued job cannot be withdrawn.
+ * @returns the ids of the envelopes that hold the objects
+ */
 async function enqueue(
   { services, viewer, actor }: Visit<PageServices>,
   { workspace, id }: Seen,
@@ -57,7 +62,7 @@ async function enqueue(
     objects,
     entry,
   }: { requestId: string; objects: AcceptedObject[]; entry: Pick<AuditEntry, 'action' | 'detail'> },
-): Promise<void> {
+): Promise<string[]> {
   const request = {
     request_id: requestId,
     workspace_id: workspace.id,
@@ -69,12 +74,13 @@ async function enqueue(
   await recordAudit(services.database.pool, actor, [
     { ...entry, subject, workspaceId: workspace.id, detail },
   ]);
-  await services.queue.enqueue(request, objects, { bytes: JSON.stringify(objects).length });
+  const entries = await services.queue.enqueue(request, objects, { bytes: JSON.stringify(objects).length });
   const { log } = services;
   log.info(
     { request_id: requestId, account_id: viewer.accountId, action: entry.action },
     'user changed in the console',
   );
+  return envelopesOf(request, entries);
 }
 
 /** Subscription states that an operator can set. For groups, `opted_in` means subscribed. */
@@ -326,12 +332,15 @@ function planOf({ plan: planned }: QueuedOperation, caller: Caller, element: Rec
 const findGroup = ({ database: { prisma } }: PageServices, workspaceId: string, id: string) =>
   prisma.subscriptionGroup.findFirst({ where: { id, workspaceId }, select: { id: true } });
 
+/** Milliseconds that a form waits until its change is applied. */
+const APPLY_MS = 1500;
+
 const change: Page<PageServices> = {
   method: 'post',
   path: '/users/:service_id',
   right: 'change',
   async handle(visit) {
-    const { viewer, field } = visit;
+    const { services, viewer, field } = visit;
     const seen = await findUser(visit);
     if (!viewer.can('users', seen.workspace.id)) throw lacking('users');
     const isAttribute = field('action').endsWith('_attribute');
@@ -349,13 +358,10 @@ const change: Page<PageServices> = {
       return { title: 'Change a user', status: 400, body };
     }
     if (field('confirm') !== 'yes') return confirmation(visit, seen, wanted);
-    await enqueue(visit, seen, { requestId, objects, entry: wanted.entry });
-    return {
-      to: pathWith(userPath(viewer, { id: seen.id, workspaceId: seen.workspace.id }).split('?')[0]!, {
-        workspace: seen.workspace.id,
-        done: 'changing',
-      }),
-    };
+    const envelopeIds = await enqueue(visit, seen, { requestId, objects, entry: wanted.entry });
+    // An idle worker applies the change meanwhile, so that the page shows the new state without script.
+    await services.effects.awaited(envelopeIds, APPLY_MS);
+    return { to: changedPath(seen, requestId) };
   },
 };
 

@@ -6,6 +6,7 @@ import { columnsWith } from '../../profile/standard-columns.ts';
 import type { StoredUser } from '../../store/export.ts';
 import { MAX_MERGED, type MergedProfile } from '../../store/timeline.ts';
 import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
+import { pendingNote, type UserChange } from './user-change.ts';
 import { shownExternalId } from './users.ts';
 
 /** Renders the parts of a user's page. With `pii` false, they contain no personal data. */
@@ -43,27 +44,36 @@ export function profile(user: StoredUser, pii: boolean): Part {
   ])}</div>`;
 }
 
-export function attributes(user: StoredUser, pii: boolean): Part {
+export function attributes(user: StoredUser, pii: boolean, change: UserChange | undefined): Part {
   const value = user.custom_attributes ?? {};
-  return Object.keys(value).length === 0
-    ? empty(
-        'None',
-        html`Send them as members of an element of <code>attributes</code> to <code>POST /users/track</code>.`,
-      )
-    : html`<div class="card">${tree(value, { masked: !pii })}</div>`;
+  const shown =
+    Object.keys(value).length === 0
+      ? empty(
+          'None',
+          html`Send them as members of an element of <code>attributes</code> to <code>POST /users/track</code>.`,
+        )
+      : html`<div class="card">${tree(value, { masked: !pii })}</div>`;
+  return html`${shown}${pendingNote(change)}`;
 }
 
 const toneOf = (state: string) => (/unsubscribed/i.test(state) ? 'bad' : 'good');
 
-export function subscriptions(user: StoredUser): Part {
+/** @param newGroup the group of the change, if the user has no state in it yet */
+export function subscriptions(
+  user: StoredUser,
+  change: UserChange | undefined,
+  newGroup: { id: string; name: string; channel: string } | undefined,
+): Part {
+  const state = (id: string, text: string) => html`${badge(text, toneOf(text))}${pendingNote(change, id)}`;
   const rows: Part[][] = [
-    ['Email', 'email', badge(user.email_subscribe, toneOf(user.email_subscribe))],
-    ['Push', 'push', badge(user.push_subscribe, toneOf(user.push_subscribe))],
-    ...(user.subscription_groups ?? []).map(({ name, channel, status }) => [
+    ['Email', 'email', state('email', user.email_subscribe)],
+    ['Push', 'push', state('push', user.push_subscribe)],
+    ...(user.subscription_groups ?? []).map(({ id, name, channel, status }) => [
       name,
       channel,
-      badge(status.toLowerCase(), toneOf(status)),
+      state(id, status.toLowerCase()),
     ]),
+    ...(newGroup ? [[newGroup.name, newGroup.channel, pendingNote(change, newGroup.id)]] : []),
   ];
   return html`${table('States of subscriptions', ['Subscription', 'Channel', 'State'], rows)}
 <p class="faint pager">History is in the timeline.</p>`;

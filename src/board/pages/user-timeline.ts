@@ -5,6 +5,7 @@ import { toServiceId } from '../../profile/identifier.ts';
 import { meaningOf } from '../../profile/refusal.ts';
 import { isUuid } from '../../profile/values.ts';
 import type { AttributesChange } from '../../store/attribute-changes.ts';
+import type { Connection } from '../../store/database.ts';
 import { type LetterOfUser, selectDeadLettersOfUser } from '../../store/named-failures.ts';
 import { type NamedUntil, type RefusalOfUser, selectRefusedOfUser } from '../../store/refused-of-users.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
@@ -19,7 +20,7 @@ import {
   type TimelineEntry,
 } from '../../store/timeline.ts';
 import type { Viewer } from '../access.ts';
-import { PageError, type PageServices } from '../console.ts';
+import { PageError } from '../console.ts';
 import { badge, count, empty, MASK, mayOpen, moment, nextPage, pathWith, table, tree } from '../layout.ts';
 import type { Seen } from './find-user.ts';
 import { shownExternalId } from './users.ts';
@@ -73,7 +74,6 @@ interface RenamedId {
 
 interface Wanted {
   seen: Seen;
-  viewer: Viewer;
   /** The user, and the profiles that were merged into the user. */
   owners: string[];
   subjects: HistorySubject[];
@@ -83,26 +83,53 @@ interface Wanted {
   names: string[];
   /** Identifiers under which refused objects are stored. */
   identifiers: NamedUntil[];
-  /** Path of the page without a query. */
-  path: string;
   query(name: string): string;
 }
 
-/** Renders a page of what happened to a user, last first. */
-export async function timeline(services: PageServices, wanted: Wanted): Promise<Part> {
-  const { query, path, seen, viewer } = wanted;
+/** Entries of the timeline, and the query of its next page. */
+interface TimelinePart {
+  shown: Entry[];
+  activity: Map<string, TimelineEntry>;
+  next: Record<string, string | undefined> | undefined;
+  /** Whether the user has more activity than one part. */
+  cut: boolean;
+}
+
+/** Reads a page of what happened to a user, last first. */
+export async function readTimeline(
+  connection: Pick<Connection, 'query'>,
+  wanted: Wanted,
+): Promise<TimelinePart> {
+  const { query, seen } = wanted;
   const kind = query('kind');
   if (!kinds.some(([name]) => name === kind))
     throw new PageError(
       404,
       `Unknown kind. Choose one of: ${kinds.map(([name]) => name || 'all').join(', ')}.`,
     );
-  const { shown, next, cut } = await readPage(services, wanted, kind);
+  const { shown, next, cut } = await readPage(connection, wanted, kind);
   const activity = await readActivity(
-    services.database.pool,
+    connection,
     seen.workspace.id,
     shown.flatMap((entry) => ('key' in entry ? entry.key : [])),
   );
+  return { shown, activity, next, cut };
+}
+
+interface TimelinePlace {
+  seen: Seen;
+  viewer: Viewer;
+  /** Path of the page without a query. */
+  path: string;
+  query(name: string): string;
+}
+
+/** Renders a page of what happened to a user. */
+export function timeline(
+  { shown, activity, next, cut }: TimelinePart,
+  { query, path, seen, viewer }: TimelinePlace,
+): Part {
+  const kind = query('kind');
   const rows = shown.flatMap((entry) => {
     const row = rowOf(entry, { activity, pii: seen.pii, viewer, workspaceId: seen.workspace.id });
     return row ? [row] : [];
@@ -124,7 +151,7 @@ ${
 }
 
 /** Reads a page of entries and the query of the next page. `cut`: the user has more activity than one part. */
-async function readPage({ database: { pool } }: PageServices, wanted: Wanted, kind: string) {
+async function readPage(pool: Pick<Connection, 'query'>, wanted: Wanted, kind: string) {
   const { seen, owners, subjects, query } = wanted;
   const workspaceId = seen.workspace.id;
   const isWanted = (name: string) => kind === '' || kind === name;

@@ -1,16 +1,19 @@
 import { html, type Part } from '../../platform/html.ts';
 import { type Identifier, toServiceId } from '../../profile/identifier.ts';
+import { isUuid } from '../../profile/values.ts';
 import { identifierText } from '../../store/dead-letters.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { selectDeadLettersOfUser } from '../../store/named-failures.ts';
 import type { NamedUntil } from '../../store/refused-of-users.ts';
 import type { HistorySubject } from '../../store/subscription-history.ts';
 import { MAX_MERGED, type MergedProfile, selectMerged, selectRenamed } from '../../store/timeline.ts';
+import { inReadOnly } from '../../store/transactions.ts';
 import type { Viewer } from '../access.ts';
-import { type Page, PageError, type PageServices } from '../console.ts';
+import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { badge, empty, MASK, moment, pathWith, table } from '../layout.ts';
 import { findUser, headingOf, type Seen } from './find-user.ts';
 import { attributeForm, preferenceLinkForm, subscriptionForm } from './user-actions.ts';
+import { changeBanner, followChange, type UserChange } from './user-change.ts';
 import {
   attributes,
   devices,
@@ -21,7 +24,7 @@ import {
   subscriptions,
   summaries,
 } from './user-facts.ts';
-import { timeline } from './user-timeline.ts';
+import { readTimeline, timeline } from './user-timeline.ts';
 import { shownExternalId, userPath } from './users.ts';
 
 /** Maximum number of dead letters shown for the user. */
@@ -38,27 +41,39 @@ const show: Page<PageServices> = {
     const { workspace, id, pii } = seen;
     if (toServiceId(id) !== params.service_id)
       return { to: userPath(viewer, { id, workspaceId: workspace.id }) };
-    const [[user], merged, renamed] = await Promise.all([
-      readProfiles(pool, workspace.id, {
-        ids: [id],
-        fields: [
-          ...['custom_attributes', 'user_aliases', 'push_tokens', 'custom_events', 'purchases'],
-          ...['apps', 'revenue', 'subscription_groups'],
-        ],
-      }),
-      selectMerged(pool, workspace.id, id),
-      selectRenamed(pool, { workspaceId: workspace.id, profileId: id, limit: MAX_RENAMED_IDS + 1 }),
-    ]);
-    if (!user) throw new PageError(404, 'This user has just been deleted.');
-    const subjects = subjectsOf(user);
-    const letters = await selectDeadLettersOfUser(pool, workspace.id, {
-      names: namesOf(user),
-      limit: LETTERS + 1,
-      before: /^\d{1,18}$/.test(query('letters_before')) ? query('letters_before') : undefined,
-    });
-    const title = headingOf(user, pii);
     const self = userPath(viewer, { id, workspaceId: workspace.id });
     const path = self.split('?')[0]!;
+    // The change is read first, so that the page never reports an applied change with the state before it.
+    const change = await followChange(visit, seen);
+    const { user, merged, renamed, letters, part } = await inReadOnly(pool, async (connection) => {
+      const [[user], merged, renamed] = await Promise.all([
+        readProfiles(connection, workspace.id, {
+          ids: [id],
+          fields: [
+            ...['custom_attributes', 'user_aliases', 'push_tokens', 'custom_events', 'purchases'],
+            ...['apps', 'revenue', 'subscription_groups'],
+          ],
+        }),
+        selectMerged(connection, workspace.id, id),
+        selectRenamed(connection, { workspaceId: workspace.id, profileId: id, limit: MAX_RENAMED_IDS + 1 }),
+      ]);
+      if (!user) throw new PageError(404, 'This user has just been deleted.');
+      const kept = merged.slice(0, MAX_MERGED);
+      const [letters, part] = await Promise.all([
+        selectDeadLettersOfUser(connection, workspace.id, {
+          names: namesOf(user),
+          limit: LETTERS + 1,
+          before: /^\d{1,18}$/.test(query('letters_before')) ? query('letters_before') : undefined,
+        }),
+        readTimeline(connection, {
+          ...{ seen, subjects: subjectsOf(user), renamed, query, merged: kept, names: namesOf(user) },
+          owners: [id, ...kept.map((one) => one.id)],
+          identifiers: identifiersOf(user, { merged, renamed }),
+        }),
+      ]);
+      return { user, merged, renamed, letters, part };
+    });
+    const title = headingOf(user, pii);
     const other = (parameters: Record<string, string>) =>
       `${pathWith(path, { workspace: query('workspace'), ...parameters })}#${Object.keys(parameters)[0]!.split('_')[0]}`;
     const sliceOf = (list: string) => ({
@@ -68,16 +83,11 @@ const show: Page<PageServices> = {
     const isMore = letters.length > LETTERS;
     const body = html`<h1>${title}</h1>
 <p class="lead">User of the workspace ${workspace.name} · external id <span class="id">${shownExternalId(user.external_id, pii)}</span> · service id <span class="id">${toServiceId(id)}</span></p>
+${change && changeBanner(change)}
 ${actions(viewer, seen)}
 <div class="columns"><div>
 <h2 id="timeline">Timeline</h2>
-${await timeline(services, {
-  ...{ seen, viewer, subjects, renamed, query, path },
-  merged: merged.slice(0, MAX_MERGED),
-  owners: [id, ...merged.slice(0, MAX_MERGED).map((one) => one.id)],
-  names: namesOf(user),
-  identifiers: identifiersOf(user, { merged, renamed }),
-})}
+${timeline(part, { seen, viewer, query, path })}
 <h2 id="letters">Dead letters</h2>${
       letters.length === 0
         ? empty('None', 'Everything that was accepted for this user could be applied.')
@@ -99,15 +109,35 @@ ${await timeline(services, {
 ${isMore && html`<p class="pager"><a href="${other({ letters_before: letters[LETTERS - 1]!.place })}">Older dead letters</a></p>`}
 </div><div>
 <h2>Profile</h2>${profile(user, pii)}
-<h2>Subscriptions</h2>${subscriptions(user)}${await subscriptionForm(visit, seen)}${await preferenceLinkForm(visit, seen)}
-<h2>Custom attributes</h2>${attributes(user, pii)}${attributeForm(visit, seen)}
+<h2>Subscriptions</h2>${subscriptions(user, change, await newGroupOf(visit, seen, { user, change }))}${await subscriptionForm(visit, seen)}${await preferenceLinkForm(visit, seen)}
+<h2>Custom attributes</h2>${attributes(user, pii, change)}${attributeForm(visit, seen)}
 <h2 id="names">Other identifiers</h2>${names({ user, merged, renamed, pii, slice: sliceOf('names') })}
 <h2 id="devices">Devices</h2>${devices(user, pii, sliceOf('devices'))}
 <h2 id="counted">Totals</h2>${summaries(user, sliceOf('counted'))}
 </div></div>`;
-    return { title, body };
+    return {
+      ...{ title, body },
+      ...(change?.refresh !== undefined && { refresh: change.refresh }),
+      ...(change?.status === 'applied' && { notice: 'The change was applied.' }),
+    };
   },
 };
+
+/** Returns the group of a pending change, if the user has no state in it yet. */
+async function newGroupOf(
+  { services }: Visit<PageServices>,
+  { workspace }: Seen,
+  { user, change }: { user: StoredUser; change: UserChange | undefined },
+) {
+  const id = change?.status === 'accepted' ? change.subscription?.id : undefined;
+  if (id === undefined || !isUuid(id) || user.subscription_groups?.some((group) => group.id === id))
+    return undefined;
+  const group = await services.database.prisma.subscriptionGroup.findFirst({
+    where: { id, workspaceId: workspace.id },
+    select: { id: true, name: true, channel: true },
+  });
+  return group ?? undefined;
+}
 
 function actions(viewer: Viewer, { workspace, id, pii }: Seen): Part {
   const path = `/users/${toServiceId(id)}`;
