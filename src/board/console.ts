@@ -84,14 +84,17 @@ export interface Visit<Services> {
   fields(name: string): string[];
 }
 
-/** A page, a redirect to another page, untrusted HTML for a sandboxed frame, or a file. */
+/**
+ * A page, a redirect to another page, untrusted HTML for a sandboxed frame, or a file. A `notice` replaces the one of the
+ * query, also if it is undefined.
+ */
 export type Reply =
   | {
       title: string;
       body: Html;
       status?: number;
       refresh?: number;
-      notice?: string;
+      notice?: string | undefined;
       /** Problems that the page lists, so that the menu shows their number. */
       problems?: readonly Problem[];
     }
@@ -234,7 +237,7 @@ async function serve<Services extends ShellServices>(
     const loss = services.loss();
     const { title, body, status = 200, refresh } = reply;
     const alarm = loss && describeLoss(loss);
-    const notice = reply.notice ?? noticeOf(query('done'));
+    const notice = 'notice' in reply ? reply.notice : noticeOf(query('done'));
     const badges = await services.badges?.(viewer, reply.problems);
     response
       .status(status)

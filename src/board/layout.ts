@@ -183,7 +183,6 @@ ${body}
 const notices: Record<string, string> = {
   replayed: 'Enqueued again. If an object fails again, it comes back with the new reason.',
   discarded: 'Discarded. The dead letter stays under “Discarded” with your reason.',
-  mended: 'Replaced and enqueued again.',
   nothing: 'No change: the dead letters were not waiting any more.',
   deleted: 'The delete was accepted. It takes effect after everything that was accepted before.',
   as_before: 'No change: the value was already set.',
@@ -351,6 +350,15 @@ export function csvLine(values: readonly unknown[]): string {
     return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   });
   return `${written.join(',')}\r\n`;
+}
+
+/** Characters at the end of a text among which `cutAtWord` looks for the end of a word. */
+const LAST_WORD = 40;
+
+/** Cuts the beginning of a longer text after a whole word and appends an ellipsis. */
+export function cutAtWord(beginning: string): string {
+  const end = beginning.search(/\s+\S*$/);
+  return `${beginning.length - end <= LAST_WORD && end > 0 ? beginning.slice(0, end) : beginning}…`;
 }
 
 /** Formats JSON as one shortened line, for a table cell. */

@@ -3,9 +3,12 @@ import type { Json } from '../profile/json.ts';
 import { type Pool, storable } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
+/** Characters of the reason that identify a group. */
+export const GROUP_REASON = 120;
+
 /** Prefixes of kind and reason that identify a group, as in the index dead_letters_groups. */
 export const KIND = 'left(dead_letters.kind, 60)';
-const REASON = 'left(dead_letters.reason, 120)';
+const REASON = `left(dead_letters.reason, ${GROUP_REASON})`;
 
 /** Groups per page. */
 const GROUPS = 100;

@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Console, html, openConsole, page, post } from './console-scene.ts';
-import { failedEvent, read } from './installation.ts';
+import { commitReplayed, failedEvent, read } from './installation.ts';
 
 let scene: Console;
 beforeAll(async () => {
@@ -267,6 +267,67 @@ describe('dead letters', () => {
     );
     expect(inLanes).toMatchObject([{ envelope: { replay: true, objects: [{ name: 'mended' }] } }]);
   });
+});
+
+describe('the page of a dead letter during a replay', () => {
+  const startReplay = async () => {
+    const reason = "'time' is not a time";
+    const id = await scene.letterIn(scene.shop, { reason });
+    const answer = await post(scene.operator, `/dead-letters/${id}`, { action: 'replay' });
+    return { id, path: answer.headers.get('location')! };
+  };
+  const textOf = async (path: string) => (await page(scene.operator, path)).text;
+
+  test('refreshes, calls the reason the earlier one and has no button that replays', async () => {
+    const { path } = await startReplay();
+    const text = await textOf(path);
+    expect(text).toContain('data-refresh="2"');
+    expect(text).toMatch(/Enqueued again\. The object is being replayed since <time/);
+    expect(text).toContain('Earlier reason: &#39;time&#39; is not a time');
+    expect(text).not.toContain('value="replay"');
+  });
+
+  test('stops the refresh after 20 s and names the command that enqueues the object again', async () => {
+    const { id, path } = await startReplay();
+    await scene.query("update audit set at = now() - interval '21 seconds' where subject_id = $1", id);
+    const text = await textOf(path);
+    expect(text).not.toContain('data-refresh');
+    expect(text).toContain(`penstock dead-letters replay ${id}`);
+  });
+
+  test('reports that the object was applied', async () => {
+    const { id, path } = await startReplay();
+    await commitReplayed(scene.installation.database, [id]);
+    const text = await textOf(path);
+    expect(text).toContain('Replayed. The object was applied.');
+    expect(text).not.toMatch(/Enqueued again|data-refresh/);
+  });
+
+  test('reports that the replay failed again, with the new reason', async () => {
+    const { id, path } = await startReplay();
+    await scene.query(
+      "update dead_letters set state = 'waiting', reason = 'no such group' where id = $1",
+      id,
+    );
+    const text = await textOf(path);
+    expect(text).toContain('The replay failed again.');
+    expect(text).toContain('<p class="lead wrap">no such group</p>');
+    expect(text).toContain('value="replay"');
+    expect(text).not.toMatch(/Enqueued again|data-refresh/);
+  });
+});
+
+test('the reason of a group is cut after a word, and its title has the whole reason', async () => {
+  const reason = `${'A name or text of this object must not be empty, and '.repeat(3)}end`;
+  await scene.letterIn(scene.shop, { reason });
+  const shown = /<span title="([^"]+)">([^<]+)<\/span>/g;
+  const groups = (await page(scene.operator, `/dead-letters?workspace=${scene.shop}&kind=events`)).text;
+  const row = groups.split('<tr>').find((one) => one.includes('A name or text'))!;
+  const cut = [reason, `${reason.slice(0, 115)}…`];
+  expect([...row.matchAll(shown)].map(([, ...texts]) => texts)).toEqual([cut]);
+  const path = /href="([^"]+)"/.exec(row)![1]!.replaceAll('&amp;', '&');
+  const heading = /<h2 class="wrap">.*?<\/h2>/.exec((await page(scene.operator, path)).text)![0];
+  expect([...heading.matchAll(shown)].map(([, ...texts]) => texts)).toEqual([cut]);
 });
 
 describe('a failed object', () => {

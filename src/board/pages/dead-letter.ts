@@ -1,23 +1,29 @@
 import { createHash } from 'node:crypto';
+import { now } from '../../platform/clock.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
 import { fixAndReplay, MAX_FIXED_BYTES, NotFixed, replayDeadLetters } from '../../queue/dead-letters.ts';
 import { deadLetterColumns, discardFields } from '../../resources/dead-letters.ts';
+import { searchAudit } from '../../store/audit-list.ts';
+import type { Pool } from '../../store/database.ts';
 import { discardDeadLetters, readDeadLetter, type WholeDeadLetter } from '../../store/dead-letter-actions.ts';
 import {
   type Counted,
   type DeadLetterGroup,
   findGroup,
+  GROUP_REASON,
   type GroupName,
   MAX_LOOKED,
   selectGroups,
 } from '../../store/dead-letter-groups.ts';
+import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Workspace } from '../access.ts';
 import { lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import {
   count,
+  cutAtWord,
   empty,
   facts,
   MASK,
@@ -54,28 +60,77 @@ const show: Page<PageServices> = {
   path: '/dead-letters/:id',
   right: 'delivery',
   async handle(visit) {
-    return { title: 'Dead letter', body: letterPage(visit, await findLetter(visit)) };
+    const selected = await findLetter(visit);
+    const { letter } = selected;
+    const done = visit.query('done');
+    const replay = await replayOf(visit, letter);
+    return {
+      ...{ title: 'Dead letter', body: letterPage(visit, selected, { replay }) },
+      ...(replay.refresh !== undefined && { refresh: replay.refresh }),
+      ...(replayNotices.includes(done) && {
+        notice: letter.state === 'replayed' ? 'Replayed. The object was applied.' : undefined,
+      }),
+    };
   },
 };
 
-/** Rejected input, which the page shows again. */
+/** Values of `?done=` after a replay. The page then shows the state of the replay. */
+const replayNotices = ['replayed', 'mended'];
+
+/** Seconds for which the page loads again during a replay, and seconds between two loads. */
+const FOLLOWED_SECONDS = 20;
+const REFRESH_SECONDS = 2;
+
+/** The state of a replay. */
+interface Replay {
+  banner?: Part;
+  refresh?: number;
+}
+
+async function replayOf(
+  { services, query }: Visit<PageServices>,
+  { id, state }: WholeDeadLetter,
+): Promise<Replay> {
+  if (state === 'waiting' && replayNotices.includes(query('done')))
+    return {
+      banner: html`<p class="banner bad" role="alert">The replay failed again. The reason is below.</p>`,
+    };
+  if (state !== 'replaying') return {};
+  // The audit has the start of a replay.
+  const { rows } = await searchAudit(services.database.pool, {
+    ...{ subject: id, action: 'dead_letters.replay', limit: 1 },
+  });
+  const begun = rows[0]?.at;
+  const isYoung = begun !== undefined && now() - begun.getTime() < FOLLOWED_SECONDS * 1000;
+  const what = html`${query('done') === 'mended' ? 'Replaced and enqueued again.' : 'Enqueued again.'} The object is being replayed${begun && html` since ${moment(begun)}`}.`;
+  const next = isYoung
+    ? html`The page updates itself for ${FOLLOWED_SECONDS} s. Without script, <a href="/dead-letters/${id}">reload it</a>.`
+    : html`<a href="/dead-letters/${id}">Reload the page</a>. If the state stays, <code>penstock dead-letters replay ${id}</code> enqueues the object once more.`;
+  return {
+    banner: html`<p class="banner warn" role="status">${what} ${next}</p>`,
+    ...(isYoung && { refresh: REFRESH_SECONDS }),
+  };
+}
+
+/** Rejected input, which the page shows again, and the state of a replay. */
 interface Rejected {
   correction?: { text: string; problem: string };
   discard?: Sent;
+  replay?: Replay;
 }
 
 function letterPage(
   { viewer }: Visit<PageServices>,
   { letter, workspace }: Found,
-  { correction, discard }: Rejected = {},
+  { correction, discard, replay }: Rejected = {},
 ): Html {
   const pii = viewer.can('pii', workspace.id);
   const mayChange = viewer.can('change', workspace.id) && letter.state === 'waiting';
-  // If a replay did not reach the queue, it can be repeated. It then uses the same envelope.
-  const mayReplay = viewer.can('change', workspace.id) && ['waiting', 'replaying'].includes(letter.state);
+  const isEarlier = ['replaying', 'replayed'].includes(letter.state);
   return html`<h1>Dead letter <span class="id">${letter.id}</span></h1>
 ${correction && html`<p class="banner bad" role="alert">${correction.problem}. The dead letter was not changed.</p>`}
-<p class="lead wrap">${pii ? letter.reason : MASK}</p>
+${replay?.banner}
+<p class="lead wrap">${isEarlier && 'Earlier reason: '}${pii ? letter.reason : MASK}</p>
 <div class="card">${describedFacts(deadLetterColumns, { ...letter, workspace: workspace.name })}${facts([
     [
       'Request',
@@ -83,7 +138,7 @@ ${correction && html`<p class="banner bad" role="alert">${correction.problem}. T
     ],
   ])}</div>
 ${
-  mayReplay &&
+  mayChange &&
   html`<div class="actions"><form method="post" action="/dead-letters/${letter.id}"><button class="main" name="action" value="replay">Replay</button></form></div>`
 }
 <h2>Object</h2>${objectOf(letter, pii)}
@@ -261,7 +316,10 @@ export async function groupsOf(
   const next =
     last &&
     nextPage('/dead-letters', { workspace: chosen?.id, kind, reason: beginning, after: keyOf(last) }, 'More');
-  if (groups.length > 0) return html`${groupTable(groups, visit)}${next}`;
+  if (groups.length > 0) {
+    const whole = await wholeReasons(services.database.pool, groups);
+    return html`${groupTable(groups, whole, visit)}${next}`;
+  }
   if (last)
     return html`${empty('None so far', `Of the ${MAX_LOOKED} groups that were looked through none begins so. “More” goes on behind them.`)}${next}`;
   if (kind !== undefined || beginning !== undefined || after !== undefined)
@@ -287,11 +345,31 @@ export async function groupOf(
 export const counted = ({ count: number, isMore }: Counted) =>
   `${isMore ? 'more than ' : ''}${count(number, '', '').trim()}`;
 
-function groupTable(groups: DeadLetterGroup[], { viewer, workspaces }: Visit<PageServices>): Html {
+/** Returns the whole reasons of the oldest dead letters, by their ids, for groups that have the beginning of a reason. */
+export async function wholeReasons(
+  pool: Pool,
+  groups: readonly { oldest: string; reason: string }[],
+): Promise<Map<string, string>> {
+  const cut = groups.filter(({ reason }) => reason.length >= GROUP_REASON).map(({ oldest }) => oldest);
+  if (cut.length === 0) return new Map();
+  return new Map((await selectDeadLetters(pool, cut, 0)).map(({ id, reason }) => [id, reason]));
+}
+
+/** Renders the reason of a group: cut after a word, with the whole reason as the title. */
+export function reasonText(reason: string, whole: string | undefined): Part {
+  if (reason.length < GROUP_REASON || whole === reason) return reason;
+  return html`<span title="${whole ?? reason}">${cutAtWord(reason)}</span>`;
+}
+
+function groupTable(
+  groups: DeadLetterGroup[],
+  whole: Map<string, string>,
+  { viewer, workspaces }: Visit<PageServices>,
+): Html {
   const names = new Map(workspaces.map(({ id, name }) => [id, name]));
   const several = workspaces.length > 1;
   const rows = groups.map(({ workspaceId, kind, reason, oldest, newest, ...number }) => [
-    html`<a href="${pathWith('/dead-letters', { workspace: workspaceId, group: keyOf({ workspaceId, kind, reason, oldest }) })}">${viewer.can('pii', workspaceId) ? reason : `${kind} ${MASK}`}</a>`,
+    html`<a href="${pathWith('/dead-letters', { workspace: workspaceId, group: keyOf({ workspaceId, kind, reason, oldest }) })}">${viewer.can('pii', workspaceId) ? reasonText(reason, whole.get(oldest)) : `${kind} ${MASK}`}</a>`,
     html`<code>${kind}</code>`,
     ...(several ? [names.get(workspaceId)] : []),
     counted(number),

@@ -17,7 +17,7 @@ import { chosenWorkspace, lacking, type Page, PageError, type PageServices, type
 import { brief, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
 import { formFields, formProblem, readForm, type Sent } from '../resource-form.ts';
 import { described } from '../resource-pages.ts';
-import { counted, filters, groupOf, groupsOf } from './dead-letter.ts';
+import { counted, filters, groupOf, groupsOf, reasonText, wholeReasons } from './dead-letter.ts';
 import { describeFailed, fieldLabel } from './failed-field.ts';
 
 const PAGE = 50;
@@ -87,7 +87,9 @@ ${next && nextPage('/dead-letters', { state, kind, workspace: chosen?.id, before
           countGroup(pool, group),
         ])
       : [[], undefined];
-    return ofGroup({ viewer, workspace: chosen, key, group, number, letters, before, sent });
+    const [oldest = ''] = key.split('.');
+    const whole = group && (await wholeReasons(pool, [{ ...group, oldest }])).get(oldest);
+    return ofGroup({ viewer, workspace: chosen, key, group, whole, number, letters, before, sent });
   }
   return groupsOf(visit, chosen, ids);
 }
@@ -98,6 +100,8 @@ interface OfGroup {
   key: string;
   /** Absent if the group's dead letter is gone or has failed again for another reason. */
   group: GroupName | undefined;
+  /** Whole reason of the dead letter in the key, if the group has the beginning of it. */
+  whole: string | undefined;
   number: Counted | undefined;
   letters: DeadLetterOfGroup[];
   /** Id at which the page begins. */
@@ -105,10 +109,10 @@ interface OfGroup {
   sent: Sent | undefined;
 }
 
-function ofGroup({ viewer, workspace, key, group, number, letters, before, sent }: OfGroup): Part {
+function ofGroup({ viewer, workspace, key, group, whole, number, letters, before, sent }: OfGroup): Part {
   const self = { workspace: workspace.id, group: key };
   const head = html`<p><a href="${pathWith('/dead-letters', { workspace: workspace.id })}">All reasons</a></p>
-${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reason : MASK}</h2><p class="faint">${group.kind} in ${workspace.name}${number && html` · ${counted(number)} waiting`}</p>`}`;
+${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? reasonText(group.reason, whole) : MASK}</h2><p class="faint">${group.kind} in ${workspace.name}${number && html` · ${counted(number)} waiting`}</p>`}`;
   if (letters.length === 0)
     return html`${head}${
       group
