@@ -31,6 +31,7 @@ import {
   empty,
   facts,
   type Column as Heading,
+  isPermittedIn,
   moment,
   nextPage,
   pathWith,
@@ -359,7 +360,7 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
     const hasButtons = offered.some(({ length }) => length > 0);
     const rows = all.map((one, index) => [
       linked(nameOf(one), this.#pathOf(visit, one)),
-      ...listed.map((column) => cellOf(column, one)),
+      ...listed.map((column) => cellOf(column, one, this.#mayFollow(visit, column, one))),
       ...more.map(({ cell }) => cell(one)),
       ...(hasButtons
         ? [
@@ -374,6 +375,10 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
       ...(hasButtons ? ['Actions'] : []),
     ];
     return table(title, headings, rows);
+  }
+
+  #mayFollow({ viewer }: ResourceVisit, { linkPermit }: Column<One>, one: One): boolean {
+    return linkPermit === undefined || isPermittedIn(viewer, linkPermit, this.#resource.ownerOf(one));
   }
 
   /** Renders the button of an action without a form, or a link to the form of the action. */
@@ -636,13 +641,13 @@ const isButton = <One>({ fields, confirm }: Action<One>) =>
 const isShownIn = <One>({ title, not }: Column<One>, where: 'list' | 'page') =>
   title !== undefined && !not?.includes(where);
 
-function cellOf<One>({ kind, value, shown }: Column<One>, one: One): Part {
+function cellOf<One>({ kind, value, shown }: Column<One>, one: One, isLinked = true): Part {
   if (shown) {
     const { badge: mark, tone, text, href, code, seconds, at } = shown(one);
     const lasting = seconds !== undefined && (tone ? badge(duration(seconds), tone) : duration(seconds));
     if ([mark, text, code, seconds, at].every((one) => one === undefined || one === null || one === ''))
       return '';
-    const words = text !== undefined && href !== undefined ? linked(text, href) : text;
+    const words = text !== undefined && href !== undefined && isLinked ? linked(text, href) : text;
     return html`<span class="wrap">${mark !== undefined && badge(mark, tone)} ${lasting} ${code !== undefined && html`<code>${code}</code>`} ${words} ${at && moment(at)}</span>`;
   }
   return written(value(one) ?? null, kind);

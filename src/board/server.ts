@@ -41,7 +41,7 @@ import { historyPages } from './pages/history.ts';
 import { permissionSetExtras, teamExtras } from './pages/holders.ts';
 import { keyExtras } from './pages/keys.ts';
 import { preferenceCenterPages } from './pages/preference-centers.ts';
-import { refusedObjectPages } from './pages/refused-objects.ts';
+import { refusedObjectExtras, refusedObjectPages } from './pages/refused-objects.ts';
 import { requestExtras, requestPages } from './pages/requests.ts';
 import { searchPages } from './pages/search.ts';
 import { segmentPages } from './pages/segments.ts';
@@ -169,6 +169,7 @@ const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
   integrations: integrationExtras,
   keys: keyExtras,
   'permission-sets': permissionSetExtras,
+  'refused-objects': refusedObjectExtras,
   requests: requestExtras,
   teams: teamExtras,
   workspaces: workspaceExtras,

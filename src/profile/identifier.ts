@@ -45,6 +45,8 @@ export const INVALID_EMAIL = refuse(
   "The value provided for the 'email' field is not a valid email.",
 );
 
+export const INVALID_PHONE = invalid('phone', 'it must be a phone number in E.164 format');
+
 /**
  * Chooses the identifier that addresses an object, in this order: external id, alias, service id, email, phone. If one
  * of the first three is present, email and phone are attributes.
@@ -141,9 +143,7 @@ export function emailOf(value: Json): { identifier: { email: string } } | Refusa
 export function phoneOf(value: Json): { identifier: { phone: string } } | Refusal {
   const digits = Number.isSafeInteger(value) ? String(value) : value;
   const number = typeof digits === 'string' ? normalizePhone(digits) : undefined;
-  return number?.valid
-    ? { identifier: { phone: number.phone } }
-    : invalid('phone', 'it must be a phone number in E.164 format');
+  return number?.valid ? { identifier: { phone: number.phone } } : INVALID_PHONE;
 }
 
 /** Returns whether an object has an identifier of a single user. */

@@ -12,7 +12,7 @@ import { INVALID_EMAIL } from './identifier.ts';
 import { exceedsJsonBytes, type Json } from './json.ts';
 import { normalizeCountry, normalizeLanguage } from './locale.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';
-import { invalid, refuse } from './refusal.ts';
+import { invalid, type Refusal, refuse } from './refusal.ts';
 import type { ColumnOf } from './standard-columns.ts';
 import { normalizeTimeZone, parseTime, pastIso } from './time.ts';
 import { areRecords, asRecord, isLongerThan, isRecord, MAX_CHARACTERS, numberOf, uuidOf } from './values.ts';
@@ -274,12 +274,17 @@ export const SUBSCRIPTION_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['email_subscription_info', () => invalid('email_subscription_info', 'it may not be set')],
 ];
 
+/** Refuses a subscription attribute whose value is no state. */
+export function invalidState(name: string): Refusal {
+  return refuse('invalid', name, `'${name}' must be 'subscribed', 'unsubscribed', or 'opted_in'`);
+}
+
 /**
  * Sets a state. Null changes nothing, because clients send it for a missing value, which must not resubscribe an
  * unsubscribed user.
  */
 function subscriptionState(name: 'email_subscribe' | 'push_subscribe'): AttributeRule {
-  const finding = refuse('invalid', name, `'${name}' must be 'subscribed', 'unsubscribed', or 'opted_in'`);
+  const finding = invalidState(name);
   return function ruleOfState(delta, value) {
     if (value === null) return undefined;
     if (value !== 'subscribed' && value !== 'unsubscribed' && value !== 'opted_in') return finding;

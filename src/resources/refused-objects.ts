@@ -3,7 +3,7 @@ import { millisecondsOf, NIL_UUID } from '../platform/ids.ts';
 import { rejectionReasons } from '../profile/refusal.ts';
 import { type RefusalName, type RefusalSum, sumRefusedObjects } from '../store/refused-objects.ts';
 import { choice, optional } from './fields.ts';
-import { namesOfKeys } from './requests.ts';
+import { keyChoices, keyFilter, namesOfKeys } from './requests.ts';
 import { describeResource, iso } from './resource.ts';
 
 const HOUR_MS = 3_600_000;
@@ -18,6 +18,12 @@ interface ShownCause extends RefusalSum {
   id: string;
   workspace: string;
   key: string | undefined;
+}
+
+/** Returns the start of a range; the last day by default. */
+export function startOf(range: string | undefined): Date {
+  const hours = Object.hasOwn(ranges, range ?? '') ? ranges[range as Range] : ranges.day;
+  return new Date((Math.floor(now() / HOUR_MS) - hours) * HOUR_MS);
 }
 
 /** Returns the address of the page of a cause. */
@@ -58,7 +64,14 @@ export const refusedObjects = describeResource<ShownCause>({
       value: ({ keyId }) => (keyId === NIL_UUID ? null : keyId),
       not: ['table'],
     },
-    { name: 'api_key', title: 'API key', value: ({ key }) => key ?? null },
+    {
+      name: 'api_key',
+      title: 'API key',
+      value: ({ key }) => key ?? null,
+      shown: ({ key, keyId }) =>
+        key !== undefined ? { text: key, href: `/keys/${keyId}` } : keyId === NIL_UUID ? {} : { text: keyId },
+      linkPermit: 'keys',
+    },
     { name: 'objects', title: 'Objects', kind: 'number', value: ({ objects }) => objects },
     {
       name: 'last_request_id',
@@ -95,7 +108,9 @@ export const refusedObjects = describeResource<ShownCause>({
         Object.keys(rejectionReasons),
       ),
     ),
+    key: keyFilter('objects'),
   },
+  filterChoices: keyChoices,
   listing: {
     sentence: 'List the causes for which web refused objects, the most frequent first.',
     example: 'refused-objects list --workspace default --range week --json',
@@ -103,10 +118,9 @@ export const refusedObjects = describeResource<ShownCause>({
     pageSize: 100,
   },
   async list({ database }, { owners = [], filters = {} }) {
-    const { range = 'day', reason } = filters as { range?: Range; reason?: string };
+    const { range, reason, key } = filters as { range?: string; reason?: string; key?: string };
     const { causes, isPart } = await sumRefusedObjects(database.pool, {
-      ...{ workspaceIds: owners, reason },
-      since: new Date((Math.floor(now() / HOUR_MS) - ranges[range]) * HOUR_MS),
+      ...{ workspaceIds: owners, reason, keyId: key, since: startOf(range) },
     });
     const workspaceIds = [...new Set(causes.map(({ workspaceId }) => workspaceId))];
     const [workspaces, keys] = await Promise.all([

@@ -46,6 +46,24 @@ export async function namesOfKeys(
   return new Map(keys.map(({ id, name }) => [id, name]));
 }
 
+/** Filter of lists by the API key that sent the requests. */
+export const keyFilter = (what: string) =>
+  optional(text({ label: 'API key', help: `only ${what} of the API key with this id`, value: 'id' }, readId));
+
+/** Returns the names of the latest API keys of a workspace by id, as choices of this filter. */
+export async function keyChoices(
+  { database: { prisma } }: Pick<Context, 'database'>,
+  { id }: { id: string },
+): Promise<{ key: Record<string, string> }> {
+  const keys = await prisma.apiKey.findMany({
+    where: { workspaceId: id },
+    orderBy: { createdAt: 'desc' },
+    take: MAX_KEYS,
+    select: { id: true, name: true },
+  });
+  return { key: Object.fromEntries(keys.map((one) => [one.id, one.name])) };
+}
+
 /** Requests whose objects were applied or refused. The page of a single request is special: it follows each object. */
 export const requests = describeResource<ShownRequest>({
   noun: 'requests',
@@ -101,9 +119,7 @@ export const requests = describeResource<ShownRequest>({
     },
   ],
   filters: {
-    key: optional(
-      text({ label: 'API key', help: 'only requests of the API key with this id', value: 'id' }, readId),
-    ),
+    key: keyFilter('requests'),
     array: optional(
       choice({ label: 'Objects in', help: 'only requests with objects in this array', value: 'array' }, [
         ...requestArrays,
@@ -115,15 +131,7 @@ export const requests = describeResource<ShownRequest>({
       }),
     ),
   },
-  async filterChoices({ database: { prisma } }, { id }) {
-    const keys = await prisma.apiKey.findMany({
-      where: { workspaceId: id },
-      orderBy: { createdAt: 'desc' },
-      take: MAX_KEYS,
-      select: { id: true, name: true },
-    });
-    return { key: Object.fromEntries(keys.map((one) => [one.id, one.name])) };
-  },
+  filterChoices: keyChoices,
   listing: {
     sentence:
       'List the requests whose objects were applied or refused, the latest first. Requests that wait in the queue are not listed.',

@@ -55,6 +55,8 @@ export interface Column<One> {
   value(one: One): Json | undefined;
   /** Formats the value for the console. */
   shown?(one: One): Shown;
+  /** Permit that a viewer needs for the link in the list of the console; absent if every viewer of the list may follow it. */
+  linkPermit?: PagePermit;
   /** Formats the value for the command's table. */
   cell?(one: One): Json | undefined;
   /**

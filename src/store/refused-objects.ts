@@ -200,19 +200,22 @@ const MAX_SUMMED = 20_000;
 const MIN_SUMMED = 50;
 
 /**
- * Reads the index refused_objects_workspace_hour of each workspace from its end, up to the limit. UUIDs are
- * compared as text, which has the same order, because Postgres before 18 has no max(uuid).
+ * Reads the index refused_objects_workspace_hour of each workspace from its end, up to the limit, and adds up the rows
+ * that have the reason and the key. `looked` counts all rows that were read. UUIDs are compared as text, which has the
+ * same order, because Postgres before 18 has no max(uuid).
  */
-const sumRefusedObjectsStatement = `
-  select causes.*
+const sumStatement = (columns: string, group: string) => `
+  select sums.*
   from (
     select
-      kept.workspace_id as "workspaceId", kept.reason, kept.field, kept.operation, kept.input_array as "inputArray",
-      kept.api_key_id as "keyId", sum(kept.objects)::float8 as objects,
-      max(kept.last_request_id::text) as "lastRequestId", max(max(kept.number)) over () as looked
+      kept.workspace_id as "workspaceId", ${columns} kept.api_key_id as "keyId",
+      (sum(kept.objects) filter (where kept.is_wanted))::float8 as objects,
+      (max(kept.last_request_id::text) filter (where kept.is_wanted)) as "lastRequestId",
+      max(max(kept.number)) over () as looked
     from unnest($1::uuid[]) as wanted (workspace_id)
     cross join lateral (
-      select page.*, row_number() over () as number
+      select page.*, row_number() over () as number,
+        ($3::text is null or page.reason = $3::text) and ($5::uuid is null or page.api_key_id = $5::uuid) as is_wanted
       from (
         select refused_objects.*
         from refused_objects
@@ -222,18 +225,25 @@ const sumRefusedObjectsStatement = `
         limit $4::integer + 1
       ) as page
     ) as kept
-    group by kept.workspace_id, kept.reason, kept.field, kept.operation, kept.input_array, kept.api_key_id
-  ) as causes
-  where $3::text is null or causes.reason = $3::text
-  order by causes.objects desc, causes."lastRequestId" desc
+    group by kept.workspace_id, ${group} kept.api_key_id
+  ) as sums
+  where sums.objects > 0
+  order by sums.objects desc, sums."lastRequestId" desc
   limit ${SHOWN_CAUSES} + 1`;
+
+const sumRefusedObjectsStatement = sumStatement(
+  'kept.reason, kept.field, kept.operation, kept.input_array as "inputArray",',
+  'kept.reason, kept.field, kept.operation, kept.input_array,',
+);
+const sumByKeyStatement = sumStatement('', '');
 
 /** Filter of a list of refused objects. */
 interface RefusalsPage {
   workspaceIds: readonly string[];
   since: Date;
-  /** Reason to filter by. */
+  /** Reason and id of the API key to filter by. */
   reason?: string | undefined;
+  keyId?: string | undefined;
 }
 
 /**
@@ -242,25 +252,40 @@ interface RefusalsPage {
  */
 export async function sumRefusedObjects(
   pool: Pool,
-  { workspaceIds, since, reason }: RefusalsPage,
+  page: RefusalsPage,
 ): Promise<{ causes: RefusalSum[]; isPart: boolean }> {
-  if (workspaceIds.length === 0) return { causes: [], isPart: false };
+  const statement = { name: 'sum-refused-objects', text: sumRefusedObjectsStatement };
+  const { sums, isPart } = await sumUp<RefusalSum>(pool, statement, page);
+  return { causes: sums, isPart };
+}
+
+/** Total of one API key. */
+export type KeySum = Pick<RefusalSum, 'workspaceId' | 'keyId' | 'objects' | 'lastRequestId'>;
+
+/** Returns the API keys with the most refused objects first, from the same rows as `sumRefusedObjects`. */
+export async function sumRefusedByKey(pool: Pool, page: RefusalsPage): Promise<KeySum[]> {
+  const statement = { name: 'sum-refused-by-key', text: sumByKeyStatement };
+  return (await sumUp<KeySum>(pool, statement, page)).sums;
+}
+
+async function sumUp<Sum extends KeySum>(
+  pool: Pool,
+  statement: { name: string; text: string },
+  { workspaceIds, since, reason, keyId }: RefusalsPage,
+): Promise<{ sums: Sum[]; isPart: boolean }> {
+  if (workspaceIds.length === 0) return { sums: [], isPart: false };
   const limit = Math.max(MIN_SUMMED, Math.floor(MAX_SUMMED / workspaceIds.length));
   const ofWorkspace = { given: workspaceIds, workspaceOf: (id: string) => id };
   const rows = await forEachWorkspace(pool, ofWorkspace, async (some) => {
-    const sums = await pool.query<RefusalSum & { looked: string }>({
-      name: 'sum-refused-objects',
-      text: sumRefusedObjectsStatement,
-      values: [some, since.toISOString(), reason ?? null, limit],
-    });
-    return sums.rows;
+    const values = [some, since.toISOString(), reason ?? null, limit, keyId ?? null];
+    return (await pool.query<Sum & { looked: string }>({ ...statement, values })).rows;
   });
-  const causes = rows
-    .map(({ looked: _, ...cause }) => cause)
+  const sums = rows
+    .map(({ looked: _, ...sum }) => sum as unknown as Sum)
     .sort((one, other) => other.objects - one.objects);
   return {
-    causes: causes.slice(0, SHOWN_CAUSES),
-    isPart: causes.length > SHOWN_CAUSES || rows.some(({ looked }) => Number(looked) > limit),
+    sums: sums.slice(0, SHOWN_CAUSES),
+    isPart: sums.length > SHOWN_CAUSES || rows.some(({ looked }) => Number(looked) > limit),
   };
 }
 

@@ -1,7 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { MASK } from '../../src/profile/masked.ts';
+import { createApiKey } from '../../src/store/api-keys.ts';
 import { type Console, openConsole, page } from './console-scene.ts';
+import { tester } from './installation.ts';
 
 let scene: Console;
 beforeAll(async () => {
@@ -10,7 +12,8 @@ beforeAll(async () => {
 afterAll(() => scene?.installation.stop());
 
 const textOf = async (path: string, visitor = scene.operator) => (await page(visitor, path)).text;
-const rowsOf = (text: string) => text.split('<tr>').slice(2);
+const TOTALS = '<h2>By API key</h2>';
+const rowsOf = (text: string) => text.split(TOTALS)[0]!.split('<tr>').slice(2);
 const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000);
 
 test('refused objects are listed by cause, most frequent first, with key, count and last request', async () => {
@@ -61,7 +64,59 @@ test('the page of a request lists its refused objects, even if none was accepted
   expect(text).toContain('No object of this request was accepted.');
   const rows = text.split('Refused objects of the request')[1]!.split('<tr>').slice(2);
   expect(rows).toHaveLength(2);
-  expect(rows[0]).toMatch(/events.*>3<.*required.*name.*A required field is missing\./s);
+  expect(rows[0]).toMatch(/events.*>3<.*required.*name.*&#39;name&#39; is required</s);
+});
+
+test.each([
+  ['invalid', 'email', 'The value provided for the &#39;email&#39; field is not a valid email.'],
+  ['invalid', 'phone', '&#39;phone&#39; is not valid: it must be a phone number in E.164 format'],
+  ['required', 'external_id|email', '&#39;external_id&#39; or &#39;email&#39; is required'],
+  ['too_large', 'name', 'A text, an object or a request is larger than its limit.'],
+])('the page of a request shows the message for %s %s', async (reason, field, message) => {
+  const { requestId } = await scene.refusedIn(scene.shop, { reason, field });
+  const text = await textOf(`/requests/${requestId}?workspace=${scene.shop}`);
+  expect(rowsOf(text.split('Refused objects of the request')[1]!)[0]).toContain(`>${message}<`);
+});
+
+test('refused objects are added up by API key, linked to the key, and filtered by it', async () => {
+  const company = await scene.query('select company_id from workspaces where id = $1', scene.school);
+  const workspace = uuidv7();
+  await scene.query(
+    'insert into workspaces (id, name, company_id) values ($1, $2, $3)',
+    ...[workspace, 'totals', company[0].company_id],
+  );
+  const [one, other] = await Promise.all(
+    ['one-key', 'other-key'].map(async (name) => {
+      const { key } = await createApiKey(scene.installation.database, tester, {
+        ...{ workspaceId: workspace, name, permissions: ['users.track'], ipAllowlist: [] },
+      });
+      return key.id;
+    }),
+  );
+  await scene.refusedIn(workspace, { keyId: one!, objects: 1000 });
+  await scene.refusedIn(workspace, { keyId: one!, objects: 200, field: 'time' });
+  await scene.refusedIn(workspace, { keyId: other!, objects: 7, reason: 'blocked' });
+  const path = `/refused-objects?workspace=${workspace}`;
+  const totalsIn = (text: string) => rowsOf(text.split(TOTALS)[1]!);
+  const all = await textOf(path);
+  const totals = totalsIn(all);
+  expect(totals).toHaveLength(2);
+  expect(totals[0]).toMatch(new RegExp(`href="/keys/${one}">one-key<.*>1,200<`, 's'));
+  expect(totals[1]).toMatch(/other-key.*>7</s);
+  expect(rowsOf(all)).toHaveLength(3);
+  for (const row of rowsOf(all)) expect(row).toMatch(/href="\/keys\/[0-9a-f-]{36}">o\w+-key</);
+  const filter = /href="([^"]+key=[^"]+)">Causes/.exec(totals[1]!)![1]!.replaceAll('&amp;', '&');
+  const filtered = await textOf(filter);
+  expect(rowsOf(filtered)).toHaveLength(1);
+  expect(filtered).toContain(`<option value="${other}" selected>other-key`);
+  expect(totalsIn(await textOf(`${path}&reason=required`))).toHaveLength(1);
+  expect((await page(scene.operator, `${path}&key=no`)).status).toBe(400);
+  const { visitor } = await scene.people.arrive([], {
+    appGroups: [{ workspace, permissions: ['dev_console'], teams: [] }],
+  });
+  const plain = await textOf(path, visitor);
+  expect(plain).toContain('one-key');
+  expect(plain).not.toContain('href="/keys/');
 });
 
 test('a viewer sees refused objects only in workspaces with the delivery right', async () => {

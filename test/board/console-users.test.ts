@@ -8,6 +8,7 @@ import { pack } from '../../src/queue/pack.ts';
 import { BETWEEN, changeStamp, END } from '../../src/store/attribute-changes.ts';
 import { removeProfiles } from '../../src/store/profiles.ts';
 import { addRefusedOfUsers, dayOf, nameOf, type RefusalOfUser } from '../../src/store/refused-of-users.ts';
+import { recordStateChanges } from '../../src/store/subscription-history.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { indexUsers } from '../../src/store/user-search.ts';
 import { waitUntil } from '../setup/wait-until.ts';
@@ -662,6 +663,35 @@ describe('users', () => {
       const { path, isApplied: wasApplied } = await answer;
       expect(wasApplied).toBe(true);
       expect((await page(scene.operator, path)).text).toContain('The change was applied.');
+    });
+
+    test('the timeline names the author of a change, links its request and starts with the shown state', async () => {
+      const email = 'authored@gmail.com';
+      const id = await scene.createUser(scene.shop, 'authored', email);
+      const path = await change(id, { ...push, subscription: 'email' });
+      const requestId = new URL(path, 'http://x').searchParams.get('change')!;
+      const state = { workspaceId: scene.shop, subjectKind: 'email' as const, subject: email };
+      const set = { ...state, subscription: '', how: 'set' as const };
+      await inTransaction(scene.installation.database.pool, (tx) =>
+        recordStateChanges(
+          tx,
+          [
+            { ...set, state: 'unsubscribed', requestId },
+            { ...set, state: 'opted_in', requestId: 'not-of-the-console' },
+          ],
+          new Date().toISOString(),
+        ),
+      );
+      const { text } = await page(scene.operator, `${pathOfUser(id)}&kind=subscriptions`);
+      expect(text).toMatch(
+        new RegExp(
+          `subscribed → unsubscribed .*href="/requests/${requestId}[^>]*>request</a> <span class="faint">by admin in the console</span>`,
+        ),
+      );
+      expect(text).toMatch(
+        /unsubscribed → opted_in .*<span class="faint" title="not-of-the-console">request/,
+      );
+      expect(text.match(/by admin in the console/g)).toHaveLength(1);
     });
 
     test('the profile and the timeline show one moment', async () => {

@@ -7,7 +7,7 @@ import {
   overall,
 } from '../../operations/requests/follow.ts';
 import { html, type Part } from '../../platform/html.ts';
-import { meaningOf } from '../../profile/refusal.ts';
+import { textOfCause } from '../../profile/refusal-text.ts';
 import { MAX_COUNTED } from '../../queue/waiting-search.ts';
 import type { Tone } from '../../resources/resource.ts';
 import type { Workspace } from '../access.ts';
@@ -184,9 +184,9 @@ function refusedObjects({ refused, rejected }: FollowedRequest): Part {
     index,
     html`<code>${reason}</code>`,
     html`<code>${field}</code>`,
-    meaningOf(reason),
+    textOfCause({ reason, field }),
   ]);
-  return html`<h2>Refused objects</h2>${table('Refused objects of the request', ['Array', { name: 'Place', number: true }, 'Reason', 'Field', 'Meaning'], rows)}
+  return html`<h2>Refused objects</h2>${table('Refused objects of the request', ['Array', { name: 'Place', number: true }, 'Reason', 'Field', 'Message'], rows)}
 ${rejected > refused.length && html`<p class="faint pager">The first ${refused.length} are kept, of ${count(rejected, 'object')}.</p>`}`;
 }
 

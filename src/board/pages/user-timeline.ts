@@ -5,7 +5,8 @@ import { toServiceId } from '../../profile/identifier.ts';
 import { meaningOf } from '../../profile/refusal.ts';
 import { isUuid } from '../../profile/values.ts';
 import type { AttributesChange } from '../../store/attribute-changes.ts';
-import type { Connection } from '../../store/database.ts';
+import { searchAudit } from '../../store/audit-list.ts';
+import type { Connection, Pool } from '../../store/database.ts';
 import { type LetterOfUser, selectDeadLettersOfUser } from '../../store/named-failures.ts';
 import { type NamedUntil, type RefusalOfUser, selectRefusedOfUser } from '../../store/refused-of-users.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
@@ -121,17 +122,39 @@ interface TimelinePlace {
   viewer: Viewer;
   /** Path of the page without a query. */
   path: string;
+  /** Users of the console who made changes, by the id of the request. */
+  authors: Map<string, string>;
   query(name: string): string;
+}
+
+/** Maximum number of audit entries of a user among which authors are found. */
+const MAX_AUDIT = 500;
+
+/** Reads the users of the console who made the shown changes, from the latest audit entries of the user. */
+export async function readAuthors(
+  pool: Pool,
+  { id, workspace }: Seen,
+  { shown }: TimelinePart,
+): Promise<Map<string, string>> {
+  if (!shown.some((entry) => 'change' in entry || 'changed' in entry)) return new Map();
+  const { rows } = await searchAudit(pool, { subject: toServiceId(id), limit: MAX_AUDIT });
+  return new Map(
+    rows.flatMap(({ workspaceId, via, actorName, detail }) =>
+      via === 'console' && workspaceId === workspace.id && typeof detail.request_id === 'string'
+        ? [[detail.request_id, actorName] as const]
+        : [],
+    ),
+  );
 }
 
 /** Renders a page of what happened to a user. */
 export function timeline(
   { shown, activity, next, cut }: TimelinePart,
-  { query, path, seen, viewer }: TimelinePlace,
+  { query, path, seen, viewer, authors }: TimelinePlace,
 ): Part {
   const kind = query('kind');
   const rows = shown.flatMap((entry) => {
-    const row = rowOf(entry, { activity, pii: seen.pii, viewer, workspaceId: seen.workspace.id });
+    const row = rowOf(entry, { activity, authors, pii: seen.pii, viewer, workspaceId: seen.workspace.id });
     return row ? [row] : [];
   });
   const self = { workspace: query('workspace'), kind };
@@ -231,20 +254,22 @@ function tieOf({ requestId, inputArray, index }: RefusalOfUser): string {
 
 interface Shown {
   activity: Map<string, TimelineEntry>;
+  /** Users of the console who made changes, by the id of the request. */
+  authors: Map<string, string>;
   pii: boolean;
   viewer: Viewer;
   workspaceId: string;
 }
 
 /** Renders an entry; undefined if its event was deleted meanwhile. */
-function rowOf(entry: Entry, { activity, pii, viewer, workspaceId }: Shown): Part[] | undefined {
+function rowOf(entry: Entry, { activity, authors, pii, viewer, workspaceId }: Shown): Part[] | undefined {
   if ('key' in entry) {
     const deed = activity.get(entry.key.id);
     return deed && activityRow(deed, pii);
   }
   const at = moment(new Date(entry.at));
-  if ('change' in entry) return [at, ...changeCells(entry.change)];
-  if ('changed' in entry) return [at, ...attributeCells(entry.changed, { viewer, workspaceId })];
+  if ('change' in entry) return [at, ...changeCells(entry.change, { authors, viewer, workspaceId })];
+  if ('changed' in entry) return [at, ...attributeCells(entry.changed, { authors, viewer, workspaceId })];
   if ('merged' in entry) {
     const { id, externalId } = entry.merged;
     return [
@@ -289,11 +314,11 @@ function activityRow(deed: TimelineEntry, pii: boolean): Part[] {
 /** Renders a change of attributes. Names are shown to every viewer; values are not stored with the change. */
 function attributeCells(
   { names, isCut, requestId }: AttributesChange,
-  { viewer, workspaceId }: Pick<Shown, 'viewer' | 'workspaceId'>,
+  place: Pick<Shown, 'authors' | 'viewer' | 'workspaceId'>,
 ): Part[] {
   return [
     html`${badge('attributes')} ${count(names.length, 'changed', 'changed')}`,
-    html`<span class="wrap">${names.join(', ')}${isCut && ' and more'}</span>${requestId !== undefined && html` ${requestLink(requestId, { viewer, workspaceId })}`}`,
+    html`<span class="wrap">${names.join(', ')}${isCut && ' and more'}</span>${requestId !== undefined && originOf(requestId, place)}`,
   ];
 }
 
@@ -313,15 +338,26 @@ function requestLink(
   requestId: string,
   { viewer, workspaceId }: Pick<Shown, 'viewer' | 'workspaceId'>,
 ): Part {
-  return viewer.can('delivery', workspaceId)
+  return viewer.can('delivery', workspaceId) && isUuid(requestId)
     ? html`<a class="faint" href="${pathWith(`/requests/${requestId}`, { workspace: workspaceId })}" title="${requestId}">request</a>`
     : html`<span class="faint" title="${requestId}">request</span>`;
 }
 
-function changeCells(change: HistoryRow): Part[] {
+/** Renders the request that caused a change, and its author if the console sent it. */
+function originOf(
+  requestId: string,
+  { authors, ...place }: Pick<Shown, 'authors' | 'viewer' | 'workspaceId'>,
+): Part {
+  const author = authors.get(requestId);
+  return html` ${requestLink(requestId, place)}${author !== undefined && html` <span class="faint">by ${author} in the console</span>`}`;
+}
+
+/** Renders a change of a subscription. Without a stored state, the page shows an email address as subscribed. */
+function changeCells(change: HistoryRow, place: Pick<Shown, 'authors' | 'viewer' | 'workspaceId'>): Part[] {
+  const unset = change.subscription === GLOBAL ? 'subscribed' : 'none';
   const what = change.subscription === GLOBAL ? 'email' : (change.group ?? change.subscription);
   return [
     html`${badge('subscription')} ${what}`,
-    html`${change.from ?? 'none'} → ${change.to ?? 'none'} <span class="faint">of the ${change.kind}, request <span class="id">${change.requestId}</span></span>`,
+    html`${change.from ?? unset} → ${change.to ?? unset} <span class="faint">of the ${change.kind},</span>${originOf(change.requestId, place)}`,
   ];
 }

@@ -24,7 +24,7 @@ import {
   subscriptions,
   summaries,
 } from './user-facts.ts';
-import { readTimeline, timeline } from './user-timeline.ts';
+import { readAuthors, readTimeline, timeline } from './user-timeline.ts';
 import { shownExternalId, userPath } from './users.ts';
 
 /** Maximum number of dead letters shown for the user. */
@@ -73,6 +73,7 @@ const show: Page<PageServices> = {
       ]);
       return { user, merged, renamed, letters, part };
     });
+    const authors = await readAuthors(pool, seen, part);
     const title = headingOf(user, pii);
     const other = (parameters: Record<string, string>) =>
       `${pathWith(path, { workspace: query('workspace'), ...parameters })}#${Object.keys(parameters)[0]!.split('_')[0]}`;
@@ -87,7 +88,7 @@ ${change && changeBanner(change)}
 ${actions(viewer, seen)}
 <div class="columns"><div>
 <h2 id="timeline">Timeline</h2>
-${timeline(part, { seen, viewer, query, path })}
+${timeline(part, { seen, viewer, query, path, authors })}
 <h2 id="letters">Dead letters</h2>${
       letters.length === 0
         ? empty('None', 'Everything that was accepted for this user could be applied.')

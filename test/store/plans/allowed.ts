@@ -91,7 +91,7 @@ export const longReads: Record<string, string> = {
   'refused-objects.ts forgetRefusedObjects: a range of refused_objects_sample': OLD,
   'refused-objects.ts forgetRefusedObjects: a range of refused_requests_id': OLD,
   'refused-objects.ts listRefusedRequests: a range of refused_requests_id': PAGE,
-  'refused-objects.ts sumRefusedObjects: a range of refused_objects_workspace_hour':
+  'refused-objects.ts sumUp: a range of refused_objects_workspace_hour':
     'the latest hours, at most MAX_SUMMED rows',
   'refused-of-users.ts forgetRefusedOfUsers: a range of refused_of_users_day': OLD,
   'retention.ts countRows: what one owner has in events': COUNTED,

@@ -57,6 +57,7 @@ import {
   forgetRefusedObjects,
   listRefusedHours,
   listRefusedRequests,
+  sumRefusedByKey,
   sumRefusedObjects,
 } from '../../../src/store/refused-objects.ts';
 import {
@@ -95,6 +96,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => addRefusedRequests(store, [{ ...cause, requestId, rejected: 1, objects: [listed] }]),
     () => findRefusedRequest(store, workspaceId, requestId),
     () => sumRefusedObjects(store, { workspaceIds: [workspaceId], since: new Date(Date.now() - 86_400_000) }),
+    () => sumRefusedByKey(store, { workspaceIds: [workspaceId], since: new Date(Date.now() - 86_400_000) }),
     () => listRefusedHours(store, cause),
     () => countRefused(store),
     () => forgetRefusedObjects(store),
