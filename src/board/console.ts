@@ -85,7 +85,7 @@ export interface Visit<Services> {
 }
 
 /**
- * A page, a redirect to another page, untrusted HTML for a sandboxed frame, or a file. A `notice` replaces the one of the
+ * A page, a redirect to another page, untrusted HTML for a sandboxed frame, or a file. A `notice` replaces the notice of the
  * query, also if it is undefined.
  */
 export type Reply =

@@ -274,7 +274,7 @@ export const SUBSCRIPTION_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['email_subscription_info', () => invalid('email_subscription_info', 'it may not be set')],
 ];
 
-/** Refuses a subscription attribute whose value is no state. */
+/** Refuses a subscription attribute with an invalid state. */
 export function invalidState(name: string): Refusal {
   return refuse('invalid', name, `'${name}' must be 'subscribed', 'unsubscribed', or 'opted_in'`);
 }

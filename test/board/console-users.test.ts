@@ -700,13 +700,13 @@ describe('users', () => {
       const holder = await pool.connect();
       try {
         await holder.query('begin');
-        await holder.query('lock table refused_of_users in access exclusive mode');
+        await holder.query('lock table named_failures in access exclusive mode');
         const reading = page(scene.operator, pathOfUser(id));
         await waitUntil(
           async () =>
             (
               await scene.query(
-                "select 1 from pg_locks where relation = 'refused_of_users'::regclass and not granted",
+                "select 1 from pg_locks where relation = 'named_failures'::regclass and not granted",
               )
             ).length > 0,
           { what: 'the page to wait for the lock' },

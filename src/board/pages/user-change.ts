@@ -37,7 +37,7 @@ export interface UserChange {
 export const changedPath = ({ id, workspace }: Seen, requestId: string) =>
   pathWith(`/users/${toServiceId(id)}`, { workspace: workspace.id, change: requestId });
 
-/** Returns the change that the query names; undefined if it is no change of this user, or no longer stored. */
+/** Returns the change that the query names; undefined if the change concerns another user or is no longer stored. */
 export async function followChange(
   { services, query }: Visit<PageServices>,
   seen: Seen,
