@@ -147,12 +147,12 @@ export interface QueueContext extends ReplayContext {
  * Registers the command as a process of the installation and runs `work` with a producer. The number of lanes cannot
  * change while the command is registered.
  */
-export async function withQueue(
+export async function withQueue<T>(
   installation: Installation,
-  work: (context: QueueContext) => Promise<void>,
-): Promise<void> {
+  work: (context: QueueContext) => Promise<T>,
+): Promise<T> {
   const { config, database } = installation;
-  await withQueueConnection(installation, async (connection) => {
+  return withQueueConnection(installation, async (connection) => {
     const log = pino({ level: 'silent' });
     const producer = openProducer(connection, { pool: database.pool, timeout: ADMIN_TIMEOUT_MS, log });
     const settings = await settingsOf(database.pool, config);
@@ -164,7 +164,7 @@ export async function withQueue(
     try {
       const guarded = { ...producer, ...membership.guard(producer) };
       const context = { database, producer: guarded, lanes: layout.lanes, layout, connection };
-      await work({ ...context, actor: commandLine() });
+      return await work({ ...context, actor: commandLine() });
     } finally {
       // If the queue is unavailable, deregistering fails; the work is over by then, so the error is ignored.
       await membership.stop().catch(() => {});

@@ -70,7 +70,7 @@ const contextOf = (installation: Installation): Context => ({
   async withQueue(work) {
     // Loaded only by the verbs that use the queue, for a fast start of the others.
     const { withQueue } = await import('./queue.ts');
-    await withQueue(installation, work);
+    return withQueue(installation, work);
   },
 });
 

@@ -11,7 +11,7 @@ import type { Pool } from '../store/database.ts';
 import { type Home, recordHome } from '../store/queue-shards.ts';
 import { inTransaction } from '../store/transactions.ts';
 import { Refusal } from './refusal.ts';
-import type { Context } from './resource.ts';
+import type { Context, Queue } from './resource.ts';
 
 /** A hold starts only if the waiting jobs of the workspace are applied within these milliseconds. */
 const SHORT_MS = 250;
@@ -27,6 +27,10 @@ const CALL_MS = 10_000;
 
 /** Maximum milliseconds to wait until replicas have stored the move. */
 const REPLICAS_MS = 5000;
+
+interface MoveContext extends Pick<Context, 'database' | 'actor'> {
+  queue: Queue;
+}
 
 interface MoveOptions {
   /** Target shard, counted from 0. */
@@ -59,37 +63,33 @@ interface MoveOptions {
  * @throws {Refusal} if the workspace stays in its shard
  */
 export async function moveWorkspace(
-  { database: { pool }, actor, withQueue }: Context,
+  { database: { pool }, actor, queue: { connection, producer, layout } }: MoveContext,
   workspaceId: string,
   { to, wait, onWait }: MoveOptions,
 ): Promise<{ from: number; held: number }> {
-  let moved = { from: to, held: 0 };
-  await withQueue(async ({ connection, producer, layout }) => {
-    requireShard(layout, to);
-    if (layout.shards === 1) return;
-    const home = await producer.homeOf!(workspaceId);
-    if (home.shard === to) return;
-    const move = { ...{ connection, producer, pool, workspaceId, home, to }, lanes: layout.lanes };
-    const held = await until(() => tryToMove(move), {
-      every: REST_MS,
-      deadline: Date.now() + wait * 1000,
-      isSo: (ms) => ms !== undefined,
-      inVain: () =>
-        onWait('too many jobs of the workspace are waiting; its requests continue, and the move is retried'),
-    });
-    if (held === undefined)
-      throw new Refusal(
-        `the workspace stays in shard ${home.shard}: too many of its jobs were waiting during the whole time. Try again later, or raise the time limit`,
-      );
-    moved = { from: home.shard, held };
-    const detail = { from: home.shard, to };
-    await inTransaction(pool, async (tx) => {
-      await recordHome(tx, workspaceId, { shard: to, moves: home.moves + 1 });
-      const subject = { kind: 'workspace', id: workspaceId };
-      await recordAudit(tx, actor, [{ action: 'workspaces.move', subject, workspaceId, detail }]);
-    });
+  const unmoved = { from: to, held: 0 };
+  if (layout.shards === 1) return unmoved;
+  const home = await producer.homeOf!(workspaceId);
+  if (home.shard === to) return unmoved;
+  const move = { ...{ connection, producer, pool, workspaceId, home, to }, lanes: layout.lanes };
+  const held = await until(() => tryToMove(move), {
+    every: REST_MS,
+    deadline: Date.now() + wait * 1000,
+    isSo: (ms) => ms !== undefined,
+    inVain: () =>
+      onWait('too many jobs of the workspace are waiting; its requests continue, and the move is retried'),
   });
-  return moved;
+  if (held === undefined)
+    throw new Refusal(
+      `the workspace stays in shard ${home.shard}: too many of its jobs were waiting during the whole time. Try again later, or raise the time limit`,
+    );
+  const detail = { from: home.shard, to };
+  await inTransaction(pool, async (tx) => {
+    await recordHome(tx, workspaceId, { shard: to, moves: home.moves + 1 });
+    const subject = { kind: 'workspace', id: workspaceId };
+    await recordAudit(tx, actor, [{ action: 'workspaces.move', subject, workspaceId, detail }]);
+  });
+  return { from: home.shard, held };
 }
 
 /** @throws {Refusal} if the installation does not have the shard */

@@ -19,7 +19,7 @@ export interface Context {
   /** Base URL of the console, without a trailing slash, for links in messages. */
   consoleUrl: string;
   /** Runs `work` with a connection to the queue. @throws {Refusal} if the queue cannot be reached */
-  withQueue(work: (queue: Queue) => Promise<void>): Promise<void>;
+  withQueue<T>(work: (queue: Queue) => Promise<T>): Promise<T>;
 }
 
 /** The queue, for actions that add jobs. */

@@ -34,31 +34,38 @@ export async function beginMove(
 ): Promise<{ ended: Promise<Moved> }> {
   // Loaded only by the action that uses the queue, because each command of workspaces loads this file.
   const { moveWorkspace: move, requireShard } = await import('./move-workspace.ts');
-  await context.withQueue(async ({ layout }) => requireShard(layout, to));
-  const { pool } = context.database;
+  let start = () => {};
+  const started = new Promise<void>((resolve) => {
+    start = resolve;
+  });
+  const { database, actor } = context;
+  const { pool } = database;
   const record = { workspaceId, id: newId() };
-  if (!(await recordMoveStart(pool, workspaceId, { id: record.id, to })))
-    throw new Refusal('the workspace is being moved; wait until the move has ended', 'shard', 409);
   // A record that could not be written is followed by the next one.
   const note = (state?: Parameters<typeof recordMoveState>[2]) =>
     recordMoveState(pool, record, state).catch(() => {});
-  const renewal = setInterval(() => void note(), RENEW_MS).unref();
   const waits = (hindrance: string) => {
     onWait?.(hindrance);
     void note({ hindrance });
   };
-  const ended = move(context, workspaceId, { to, wait, onWait: waits })
-    .then(
-      async (moved) => {
-        await note({ hasEnded: true });
-        return moved;
-      },
-      async (error: unknown) => {
-        await note({ hasEnded: true, failure: describeFailure(error) });
-        throw error;
-      },
-    )
-    .finally(() => clearInterval(renewal));
+  const ended = context.withQueue(async (queue) => {
+    requireShard(queue.layout, to);
+    if (!(await recordMoveStart(pool, workspaceId, { id: record.id, to })))
+      throw new Refusal('the workspace is being moved; wait until the move has ended', 'shard', 409);
+    start();
+    const renewal = setInterval(() => void note(), RENEW_MS).unref();
+    try {
+      const moved = await move({ database, actor, queue }, workspaceId, { to, wait, onWait: waits });
+      await note({ hasEnded: true });
+      return moved;
+    } catch (error) {
+      await note({ hasEnded: true, failure: describeFailure(error) });
+      throw error;
+    } finally {
+      clearInterval(renewal);
+    }
+  });
+  await Promise.race([started, ended]);
   return { ended };
 }
 

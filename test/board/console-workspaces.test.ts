@@ -1,6 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { until } from '../../src/platform/poll.ts';
+import type { Context } from '../../src/resources/resource.ts';
+import { beginMove } from '../../src/resources/workspace-moves.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { createVisitor } from './browser-session.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
@@ -126,6 +128,23 @@ test('a move that cannot begin is shown with its reason, and an unknown shard at
   } finally {
     await installation.stop();
   }
+});
+
+test('a move opens the queue once, whether it ends well or the shard does not exist', async () => {
+  const { resourceContext } = scene.installation;
+  let opened = 0;
+  const context: Context = {
+    ...resourceContext,
+    withQueue(work) {
+      opened += 1;
+      return resourceContext.withQueue(work);
+    },
+  };
+  const { ended } = await beginMove(context, scene.shop, { to: 0, wait: 1 });
+  expect(await ended).toEqual({ from: 0, held: 0 });
+  expect(opened).toBe(1);
+  await expect(beginMove(context, scene.shop, { to: 1, wait: 1 })).rejects.toThrow('SHARDS is 1');
+  expect(opened).toBe(2);
 });
 
 test('two processes of the console show a move, refuse a second one, and report a lost one', async () => {
