@@ -35,8 +35,8 @@ const rooms: Record<string, string[]> = {
   ],
   export: ['platform', 'object-store', 'profile', 'store', 'operations'],
   resources: [
-    ...['platform', 'schemas', 'profile', 'integrations', 'object-store', 'streams', 'store', 'retention'],
-    ...['embedded', 'generated', 'queue', 'operations', 'export'],
+    ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'integrations', 'object-store', 'streams'],
+    ...['preferences', 'store', 'retention', 'embedded', 'generated', 'queue', 'operations', 'export'],
   ],
   docs: ['platform', 'profile'],
   import: [
@@ -55,11 +55,11 @@ const rooms: Record<string, string[]> = {
     ...['store', 'queue', 'limits', 'processes', 'operations', 'docs', 'object-store', 'export', 'checks'],
   ],
   board: [
-    ...['errors', 'generated', 'platform', 'schemas', 'profile', 'jobs'],
+    ...['generated', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'store', 'queue', 'processes', 'operations', 'resources', 'checks'],
   ],
   admin: [
-    ...['platform', 'profile', 'jobs', 'integrations', 'generated'],
+    ...['platform', 'profile', 'integrations', 'generated'],
     ...['store', 'queue', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'resources', 'checks'],
   ],

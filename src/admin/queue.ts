@@ -1,5 +1,4 @@
 import { pino } from 'pino';
-import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Config } from '../platform/config.ts';
 import { describeFailure } from '../platform/format.ts';
 import { until } from '../platform/poll.ts';
@@ -8,8 +7,10 @@ import { fixAndReplay, NotFixed, type ReplayContext, replayDeadLetters } from '.
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { joinInstallation } from '../queue/installation.ts';
 import { everyLane, type Layout, type LayoutSettings, layoutOf, QueueUnavailable } from '../queue/lanes.ts';
+import { envelopesOf } from '../queue/pack.ts';
 import { hasQueueTables } from '../queue/postgres-queue.ts';
 import { openProducer, type ShardedProducer } from '../queue/producer.ts';
+import type { QueuedRequest } from '../resources/resource.ts';
 import { recordAudit } from '../store/audit.ts';
 import type { Pool } from '../store/database.ts';
 import {
@@ -173,23 +174,16 @@ export async function withQueue<T>(
   });
 }
 
-/** Objects of one request that a command adds to the queue. */
-interface CommandRequest {
-  workspaceId: string;
-  requestId: string;
-  objects: AcceptedObject[];
-}
-
 /**
  * Adds objects to the queue as a request to the API does, and returns when they are stored.
  * @throws {Refusal} if the queue does not accept the objects
  */
 export async function enqueueInQueue(
   installation: Installation,
-  { workspaceId, requestId, objects }: CommandRequest,
-): Promise<void> {
+  { workspaceId, requestId, objects }: QueuedRequest,
+): Promise<string[]> {
   const { config } = installation;
-  await withQueue(installation, async ({ producer, layout }) => {
+  return withQueue(installation, async ({ producer, layout }) => {
     const queue = createGroupCommit(producer, {
       lanes: layout.lanes,
       maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
@@ -202,7 +196,7 @@ export async function enqueueInQueue(
       workspace_id: workspaceId,
       accepted_at: new Date().toISOString(),
     };
-    await queue
+    const entries = await queue
       .enqueue(request, objects, { bytes: JSON.stringify(objects).length })
       .catch((error: unknown) => {
         if (!(error instanceof QueueUnavailable)) throw error;
@@ -210,6 +204,7 @@ export async function enqueueInQueue(
           `the queue did not accept the request (${describeFailure(error.cause ?? error)}); nothing was stored, run the command again`,
         );
       });
+    return envelopesOf(request, entries);
   });
 }
 

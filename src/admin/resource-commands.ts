@@ -7,6 +7,7 @@ import {
   type Context,
   type Creation,
   cutPage,
+  type NamedResource,
   type Outcome,
   type Owner,
   type PartOfList,
@@ -53,7 +54,7 @@ export function addVerbs<One extends { id: string }>(command: Command, resource:
 /** Adds the verb of an action. */
 export function addAction<One extends { id: string }>(
   command: Command,
-  resource: Resource<One>,
+  resource: NamedResource<One>,
   action: Action<One>,
 ): void {
   addFields(addNamed(command, resource, action), action.fields).action(
@@ -71,6 +72,10 @@ const contextOf = (installation: Installation): Context => ({
     // Loaded only by the verbs that use the queue, for a fast start of the others.
     const { withQueue } = await import('./queue.ts');
     return withQueue(installation, work);
+  },
+  async enqueue(request) {
+    const { enqueueInQueue } = await import('./queue.ts');
+    return enqueueInQueue(installation, request);
   },
 });
 
@@ -160,7 +165,7 @@ function printAll<One extends { id: string }>(
 /** Adds a verb that acts on one record. */
 export function addNamed<One extends { id: string }>(
   command: Command,
-  { naming, scope }: Resource<One>,
+  { naming, scope }: NamedResource<One>,
   verb: Pick<Action<One>, 'verb' | 'sentence' | 'example'>,
 ): Command {
   const { argument, help, isWithin, options = {} } = naming;
@@ -178,7 +183,7 @@ type Work<One> = (
 ) => Promise<void>;
 
 /** Returns an action that finds the named record and passes it to `work`. It rejects with a Refusal if none matches. */
-export function run<One extends { id: string }>(resource: Resource<One>, work: Work<One>) {
+export function run<One extends { id: string }>(resource: NamedResource<One>, work: Work<One>) {
   const { naming, one, noun, scope } = resource;
   // Commander calls an action with the argument, if the verb has one, the options and the command.
   return async (...given: unknown[]) => {
@@ -189,7 +194,8 @@ export function run<One extends { id: string }>(resource: Resource<One>, work: W
       const find = async (context: Context) => {
         const owner = naming.isWithin ? await ownerOf(resource, installation, options) : undefined;
         const named = { text, options: readFields(naming.options ?? {}, options), owner };
-        const match = await (naming.find?.(context, named) ?? resource.find(context, text ?? '', undefined));
+        const match = await (naming.find?.(context, named) ??
+          resource.find?.(context, text ?? '', undefined));
         if (match !== undefined) return match;
         const value = text ?? Object.values(named.options).find((option) => option !== undefined);
         const by = naming.by?.(named) ?? 'the id';
@@ -205,7 +211,7 @@ export function run<One extends { id: string }>(resource: Resource<One>, work: W
 }
 
 function print<One extends { id: string }>(
-  resource: Resource<One>,
+  resource: NamedResource<One>,
   { one, secret, more, row, note, failure }: Outcome<One>,
   json: boolean | undefined,
 ): void {

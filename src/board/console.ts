@@ -57,8 +57,8 @@ export interface PageServices extends ConsoleServices {
   /** Numbers next to the menu that the viewer may see. */
   badges: Badges;
   renderer: Renderer;
-  /** Operations with which pages change users, with the rules of the API. */
-  operations: { track: QueuedOperation; remove: QueuedOperation };
+  /** Operation with which the page of a user deletes the user. */
+  operations: { remove: QueuedOperation };
 }
 
 /** A request of a signed-in user who has the page's right in at least one workspace. */

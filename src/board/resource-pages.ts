@@ -1,8 +1,11 @@
+import { nowDate } from '../platform/clock.ts';
 import { grouped } from '../platform/format.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
+import { presentTrace } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { isUuid } from '../profile/values.ts';
 import { layoutOf } from '../queue/lanes.ts';
+import { envelopesOf } from '../queue/pack.ts';
 import { Refusal } from '../resources/refusal.ts';
 import {
   type Action,
@@ -620,11 +623,20 @@ ${
   }
 }
 
-const contextOf = ({ services, actor, origin }: ResourceVisit): Context => {
-  const { database, config, connection, producer } = services;
+/** Returns the dependencies of a description's functions for a request. */
+export const contextOf = ({ services, actor, origin }: ResourceVisit): Context => {
+  const { database, config, connection, producer, queue } = services;
   return {
     ...{ database, config, actor, consoleUrl: origin },
     withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
+    async enqueue({ workspaceId, requestId, objects }) {
+      const request = {
+        ...{ request_id: requestId, workspace_id: workspaceId, accepted_at: nowDate().toISOString() },
+        ...presentTrace(),
+      };
+      const entries = await queue.enqueue(request, objects, { bytes: JSON.stringify(objects).length });
+      return envelopesOf(request, entries);
+    },
   };
 };
 

@@ -3,7 +3,6 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Lacking, Readings } from '../checks/readings.ts';
 import { usersDelete } from '../operations/users.delete.ts';
-import { usersTrack } from '../operations/users.track.ts';
 import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
@@ -11,7 +10,6 @@ import { createStrangersLog, type Log } from '../platform/log.ts';
 import { ResponseOrder } from '../platform/response-order.ts';
 import { traceRequests } from '../platform/tracing.ts';
 import { createRenderer } from '../preferences/renderer.ts';
-import type { LongStrings } from '../profile/attribute-rule.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { createLaneDepths } from '../queue/depth.ts';
 import { createEffects } from '../queue/effects.ts';
@@ -19,7 +17,6 @@ import { createGroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import { createWaitingSearch } from '../queue/waiting-search.ts';
 import { entries, type Noun } from '../resources/index.ts';
-import { rulesOf } from '../schemas/vendor-rules.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
@@ -228,10 +225,6 @@ function createServices(given: ConsoleServices): PageServices & Pick<Service, 's
     depths,
     renderer,
     operations: {
-      track: usersTrack(config.SERVICE_ID_FIELD, {
-        longStrings: config.LONG_STRINGS as LongStrings,
-        rules: rulesOf[config.VENDOR_RULES],
-      }),
       remove: usersDelete(config.SERVICE_ID_FIELD),
     },
     queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),

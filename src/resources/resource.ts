@@ -1,3 +1,4 @@
+import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Config } from '../platform/config.ts';
 import type { Json } from '../profile/json.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -20,6 +21,18 @@ export interface Context {
   consoleUrl: string;
   /** Runs `work` with a connection to the queue. @throws {Refusal} if the queue cannot be reached */
   withQueue<T>(work: (queue: Queue) => Promise<T>): Promise<T>;
+  /**
+   * Adds objects to the queue as a request to the API does, and returns when they are stored.
+   * @returns ids of the envelopes that hold the objects
+   */
+  enqueue(request: QueuedRequest): Promise<string[]>;
+}
+
+/** Objects of one request. */
+export interface QueuedRequest {
+  workspaceId: string;
+  requestId: string;
+  objects: AcceptedObject[];
 }
 
 /** The queue, for actions that add jobs. */
@@ -185,6 +198,13 @@ export interface Naming<One> {
     given: { text: string | undefined; options: Record<string, unknown>; owner: Owner | undefined },
   ): Promise<One | undefined>;
 }
+
+/** The parts of a description that a command about one record needs. */
+export type NamedResource<One extends { id: string }> = Pick<
+  Resource<One>,
+  'noun' | 'one' | 'scope' | 'columns' | 'naming'
+> &
+  Partial<Pick<Resource<One>, 'find'>>;
 
 /** Description of a resource, from which the console pages and the commands are generated. */
 export interface Resource<One extends { id: string } = { id: string }> {

@@ -22,6 +22,9 @@ const verbs = [
   'users blocked',
   'users history',
   ...['find', 'show', 'export', 'delete'].map((verb) => `users ${verb}`),
+  ...['set-subscription', 'set-attribute', 'remove-attribute', 'preference-link'].map(
+    (verb) => `users ${verb}`,
+  ),
   'preference-centers list',
   'preference-centers show',
   'preference-centers revoke',

@@ -95,9 +95,6 @@ const oneSided: Record<string, string> = {
   'segments.download': 'penstock segments export and penstock export write the users',
   'series.recount': 'an operator repairs counts',
   'syncs.download_rows': 'penstock integrations logs prints the rows',
-  'users.preference_link': 'clients use GET /preference_center/v1/{id}/url/{userId}',
-  'users.set_attribute': 'clients use POST /users/track',
-  'users.set_subscription': 'clients use POST /subscription/status/set',
 };
 
 test('each audited action is in the console and on the command line, or has a reason', () => {

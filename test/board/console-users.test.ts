@@ -325,7 +325,7 @@ describe('users', () => {
         toServiceId(id),
       ),
     ).toMatchObject([{ detail: { preference_center: center } }]);
-    expect((await send({ center: uuidv7() })).status).toBe(404);
+    expect((await send({ center: uuidv7() })).status).toBe(400);
     await scene.query('update profiles set email = null where id = $1', id);
     expect((await send({ center: center! })).status).toBe(400);
   });

@@ -75,6 +75,7 @@ export async function createInstallation(
     resourceContext: {
       ...{ database, config, actor: tester, consoleUrl: '' },
       withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
+      enqueue: () => Promise.reject(new Error('this context adds no objects')),
     } satisfies Context,
     replayContext: { database, producer, lanes: config.LANES, actor: tester },
 

@@ -17,7 +17,7 @@ import { addUserRecords } from './user-records.ts';
 export function addUsers(program: Command): void {
   const noun = addNoun(program, 'users', {
     sentence:
-      'Find, show, export and delete users, show the history of their subscription states, and block external ids.',
+      'Find, show, change, export and delete users, show the history of their subscription states, and block external ids.',
     example: 'users find ada --workspace default',
   });
   addUserRecords(noun);

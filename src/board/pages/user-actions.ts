@@ -1,24 +1,32 @@
-import { ApiError } from '../../errors.ts';
-import type { AcceptedObject } from '../../jobs/envelope.ts';
 import { toUserObject, userFields } from '../../operations/export/user-fields.ts';
-import type { Caller, Plan, QueuedOperation } from '../../operations/operation.ts';
-import { now, nowDate } from '../../platform/clock.ts';
+import type { Caller } from '../../operations/operation.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
-import { presentTrace } from '../../platform/tracing.ts';
-import { signLink } from '../../preferences/link.ts';
-import { createLinkSettings } from '../../preferences/settings.ts';
 import { toServiceId } from '../../profile/identifier.ts';
-import type { Json } from '../../profile/json.ts';
-import { isUuid } from '../../profile/values.ts';
-import { envelopesOf } from '../../queue/pack.ts';
-import { Refusal } from '../../resources/refusal.ts';
-import { type AuditEntry, recordAudit } from '../../store/audit.ts';
+import { InvalidValue, Refusal } from '../../resources/refusal.ts';
+import {
+  applyToUser,
+  type PreparedChange,
+  preferenceLink as preferenceLinkAction,
+  STATES,
+  TYPES,
+  type UserChange,
+  userChanges,
+} from '../../resources/users.ts';
+import { recordAudit } from '../../store/audit.ts';
 import { readProfiles } from '../../store/export.ts';
-import { requireLinkKey } from '../../store/preference-centers.ts';
-import { lacking, type Page, PageError, type PageServices, type Reply, type Visit } from '../console.ts';
+import {
+  lacking,
+  type Page,
+  PageError,
+  type PageServices,
+  type Reply,
+  requirePermit,
+  type Visit,
+} from '../console.ts';
 import { pathWith } from '../layout.ts';
 import { sentence } from '../resource-form.ts';
+import { contextOf } from '../resource-pages.ts';
 import { findUser, headingOf, type Seen } from './find-user.ts';
 import { changedPath } from './user-change.ts';
 import { userPath } from './users.ts';
@@ -50,44 +58,23 @@ const exported: Page<PageServices> = {
   },
 };
 
-/**
- * Enqueues objects about a user. The audit entry is written first, because an enqueued job cannot be withdrawn.
- * @returns the ids of the envelopes that hold the objects
- */
-async function enqueue(
-  { services, viewer, actor }: Visit<PageServices>,
+/** Milliseconds that a form waits until its change is applied. */
+const APPLY_MS = 1500;
+
+/** Enqueues a change of a user and logs it. @returns the ids of the envelopes that hold it */
+async function applyChange(
+  visit: Visit<PageServices>,
   { workspace, id }: Seen,
-  {
-    requestId,
-    objects,
-    entry,
-  }: { requestId: string; objects: AcceptedObject[]; entry: Pick<AuditEntry, 'action' | 'detail'> },
+  change: Omit<PreparedChange, 'question'>,
 ): Promise<string[]> {
-  const request = {
-    request_id: requestId,
-    workspace_id: workspace.id,
-    accepted_at: nowDate().toISOString(),
-    ...presentTrace(),
-  };
-  const subject = { kind: 'user', id: toServiceId(id) };
-  const detail = { request_id: requestId, ...entry.detail };
-  await recordAudit(services.database.pool, actor, [
-    { ...entry, subject, workspaceId: workspace.id, detail },
-  ]);
-  const entries = await services.queue.enqueue(request, objects, { bytes: JSON.stringify(objects).length });
-  const { log } = services;
-  log.info(
-    { request_id: requestId, account_id: viewer.accountId, action: entry.action },
+  const { envelopeIds } = await applyToUser(contextOf(visit), { id, workspaceId: workspace.id }, change);
+  const { requestId, entry } = change;
+  visit.services.log.info(
+    { request_id: requestId, account_id: visit.viewer.accountId, action: entry.action },
     'user changed in the console',
   );
-  return envelopesOf(request, entries);
+  return envelopeIds;
 }
-
-/** Subscription states that an operator can set. For groups, `opted_in` means subscribed. */
-const STATES = ['subscribed', 'unsubscribed', 'opted_in'] as const;
-
-/** Types of attribute values in the form. */
-const TYPES = ['text', 'number', 'true or false', 'JSON'] as const;
 
 /** Maximum number of groups in the form. */
 const MAX_GROUPS = 200;
@@ -139,42 +126,25 @@ const preferenceLink: Page<PageServices> = {
   path: '/users/:service_id/preference-link',
   right: 'change',
   async handle(visit) {
-    const { services, viewer, actor, field } = visit;
-    const { database, config } = services;
+    const { services, viewer, field } = visit;
     const seen = await findUser(visit);
     const workspaceId = seen.workspace.id;
-    // The link shows and changes states without a sign-in, so it needs both rights.
-    if (!viewer.can('users', workspaceId)) throw lacking('users');
-    const centerId = field('center');
-    if (!isUuid(centerId)) throw new PageError(400, 'Choose a preference center.');
-    const center = await database.prisma.preferenceCenter.findFirst({
-      where: { workspaceId, id: centerId, state: 'active' },
-      select: { id: true, name: true },
-    });
-    if (!center) throw new PageError(404, 'Preference center not found, or it is a draft.');
-    const [user] = await readProfiles(database.pool, workspaceId, { ids: [seen.id], fields: [] });
+    requirePermit(visit, preferenceLinkAction.permit, workspaceId);
+    const one = { id: seen.id, workspaceId };
+    const { secret, row, note } = await preferenceLinkAction
+      .run(contextOf(visit), { one, values: { center: field('center') } })
+      .catch((error: unknown) => {
+        throw error instanceof Refusal ? new PageError(400, sentence(error.message)) : error;
+      });
+    const [user] = await readProfiles(services.database.pool, workspaceId, { ids: [seen.id], fields: [] });
     if (!user) throw new PageError(404, 'This user has just been deleted.');
-    const back = userPath(viewer, { id: seen.id, workspaceId });
-    if (user.email === null)
-      throw new PageError(400, 'The user has no email address. A preference center needs one.');
-    const subject = { kind: 'user', id: toServiceId(seen.id) };
-    await recordAudit(database.pool, actor, [
-      { action: 'users.preference_link', subject, workspaceId, detail: { preference_center: center.id } },
-    ]);
-    const links = createLinkSettings(config);
-    const madeAt = now();
-    const link = { workspaceId, centerId: center.id, profileId: seen.id, madeAt };
-    const secret = await requireLinkKey(database, workspaceId);
-    const url = links.urlOf(signLink({ ...link, expiresAt: madeAt + links.days * DAY_MS }, secret));
-    const body = html`<h1>Link to ${center.name}</h1>
-<p class="lead">For ${headingOf(user, seen.pii)}. Everyone who has the link can see and change the subscriptions of this user. It is valid for ${links.days} days, unless it is revoked with <code>penstock preference-centers revoke</code>.</p>
-<div class="row card" data-copy="${url}"><label class="grow">Link <input readonly value="${url}"></label></div>
-<p><a href="${back}">Back to the user</a></p>`;
+    const body = html`<h1>Link to ${row!.preference_center as string}</h1>
+<p class="lead">For ${headingOf(user, seen.pii)}. ${note}</p>
+<div class="row card" data-copy="${secret!.value}"><label class="grow">Link <input readonly value="${secret!.value}"></label></div>
+<p><a href="${userPath(viewer, one)}">Back to the user</a></p>`;
     return { title: 'Link to a preference center', body };
   },
 };
-
-const DAY_MS = 86_400_000;
 
 /**
  * Renders the form that sets or removes an attribute; undefined if the viewer may not change users or see values.
@@ -189,13 +159,13 @@ export function attributeForm(
   const sent = (name: string) => refused?.field(name) ?? '';
   const problem = (name: string) =>
     refused?.reason.field === name &&
-    html` <strong class="problem" id="${name}-problem" role="alert">${refused.reason.message}</strong>`;
+    html` <strong class="problem" id="${name}-problem" role="alert">${sentence(refused.reason.message)}</strong>`;
   const marks = (name: string) =>
     refused?.reason.field === name && html` aria-invalid="true" aria-describedby="${name}-problem"`;
   return html`<details class="card create"${refused && html` open`}><summary>Set or remove an attribute</summary>
 <form class="row" method="post" action="${pathOf(seen)}">
 <label>Attribute <input name="attribute" value="${sent('attribute')}" maxlength="255" required autocomplete="off"${marks('attribute')}>${problem('attribute')}</label>
-<label>Type <select name="type">${TYPES.map((type) => html`<option value="${type}"${type === sent('type') && html` selected`}>${type}</option>`)}</select></label>
+<label>Type <select name="type">${Object.entries(TYPES).map(([type, name]) => html`<option value="${type}"${type === sent('type') && html` selected`}>${name}</option>`)}</select></label>
 <label class="grow">Value <input name="value" value="${sent('value')}" maxlength="2000" autocomplete="off"${marks('value')}>${problem('value')}</label>
 <button name="action" value="set_attribute">Set…</button> <button name="action" value="remove_attribute">Remove…</button></form></details>`;
 }
@@ -203,165 +173,48 @@ export function attributeForm(
 const pathOf = ({ id, workspace }: Seen) =>
   pathWith(`/users/${toServiceId(id)}`, { workspace: workspace.id });
 
-interface Wanted {
-  /** The members of an `attributes` element in a track request. */
-  attributes: Record<string, Json>;
-  /** The question that the operator confirms. */
-  sentence: string;
-  entry: Pick<AuditEntry, 'action' | 'detail'>;
-}
-
 /**
- * @throws {Refusal} if a field of the attribute form breaks its rule
- * @throws {PageError} naming another field and its rule
+ * Reads the fields of a change. A value is not trimmed, because white space at its ends may belong to it.
+ * @throws {Refusal} naming the first field that breaks its rule
  */
-function readChange({ field, services }: Visit<PageServices>): Wanted {
-  const { SERVICE_ID_FIELD } = services.config;
-  switch (field('action')) {
-    case 'set_subscription': {
-      const [subscription, state] = [field('subscription'), field('state')];
-      if (!STATES.some((one) => one === state))
-        throw new PageError(400, `'state' must be one of: ${STATES.join(', ')}.`);
-      const isGlobal = subscription === 'email' || subscription === 'push';
-      if (!isGlobal && !isUuid(subscription))
-        throw new PageError(400, "'subscription' must be email, push or the id of a group of the workspace.");
-      const groupState = state === 'unsubscribed' ? state : 'subscribed';
-      const group = { subscription_group_id: subscription, subscription_state: groupState };
-      return {
-        attributes: isGlobal ? { [`${subscription}_subscribe`]: state } : { subscription_groups: [group] },
-        sentence: `Set ${isGlobal ? subscription : 'the group'} to ${isGlobal ? state : groupState}?`,
-        entry: { action: 'users.set_subscription', detail: { subscription, state } },
-      };
-    }
-    case 'set_attribute': {
-      const name = readAttribute(field('attribute'), SERVICE_ID_FIELD);
-      const value = readValue(field('type'), field('value'));
-      return {
-        attributes: { [name]: value },
-        sentence: `Set the attribute ${name} to ${JSON.stringify(value)}?`,
-        // The value is not recorded, because it may be personal data.
-        entry: { action: 'users.set_attribute', detail: { attribute: name } },
-      };
-    }
-    case 'remove_attribute': {
-      const name = readAttribute(field('attribute'), SERVICE_ID_FIELD);
-      return {
-        attributes: { [name]: null },
-        sentence: `Remove the attribute ${name}?`,
-        entry: { action: 'users.set_attribute', detail: { attribute: name, removed: true } },
-      };
-    }
-    default:
-      throw new PageError(400, "'action' must be set_subscription, set_attribute or remove_attribute.");
-  }
-}
-
-/** Matches members of a track request that are not custom attributes or that identify the user. */
-const RESERVED = /^(?:external_id|user_alias|email|phone|subscription_groups|push_tokens|_.*)$/;
-
-function readAttribute(text: string, serviceIdField: string): string {
-  const name = text.trim();
-  if (name === '' || name.length > 255)
-    throw new Refusal('The name of an attribute must have 1 to 255 characters.', 'attribute');
-  if (RESERVED.test(name) || name === serviceIdField)
-    throw new Refusal(
-      `The attribute cannot be ${name.slice(0, 80)}. Use the API to change identifiers.`,
-      'attribute',
-    );
-  return name;
-}
-
-function readValue(type: string, text: string): Json {
-  switch (type) {
-    case 'text':
-      return text;
-    case 'number': {
-      const number = Number(text);
-      if (text.trim() === '' || !Number.isFinite(number))
-        throw new Refusal('The value must be a number.', 'value');
-      return number;
-    }
-    case 'true or false': {
-      if (text !== 'true' && text !== 'false') throw new Refusal('The value must be true or false.', 'value');
-      return text === 'true';
-    }
-    case 'JSON':
+function readValues({ fields }: UserChange, field: (name: string) => string): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, { read, fallback }]) => {
       try {
-        return JSON.parse(text) as Json;
-      } catch {
-        throw new Refusal('The value must be JSON, for example [1, 2].', 'value');
+        return [name, fallback !== undefined && field(name) === '' ? fallback : read(field(name))];
+      } catch (error) {
+        throw error instanceof InvalidValue ? new Refusal(error.message, name) : error;
       }
-    default:
-      throw new PageError(400, `'type' must be one of: ${TYPES.join(', ')}.`);
-  }
+    }),
+  );
 }
-
-/**
- * Validates the change with the rules of a track request. A value that the API would shorten or omit with a warning is
- * refused, because the user of the console would not see the warning.
- * @throws {Refusal} naming the rule that it breaks
- */
-async function plan(
-  { services }: Visit<PageServices>,
-  { workspace, id }: Seen,
-  { attributes, requestId }: { attributes: Record<string, Json>; requestId: string },
-): Promise<AcceptedObject[]> {
-  const { SERVICE_ID_FIELD } = services.config;
-  const [group] = (attributes.subscription_groups ?? []) as { subscription_group_id: string }[];
-  const existing = group && (await findGroup(services, workspace.id, group.subscription_group_id));
-  const caller = {
-    ...{ workspaceId: workspace.id, requestId, now: now() },
-    ...{ hasGroup: (one: string) => one === existing?.id, isBlocked: () => false },
-  } as unknown as Caller;
-  const element = { ...attributes, _update_existing_only: true, [SERVICE_ID_FIELD]: toServiceId(id) };
-  const { objects, reply } = planOf(services.operations.track, caller, element);
-  const { warnings: [warning] = [] } = reply.body as { warnings?: { type: string }[] };
-  if (warning) throw new Refusal(sentence(warning.type), 'value');
-  return objects;
-}
-
-function planOf({ plan: planned }: QueuedOperation, caller: Caller, element: Record<string, Json>): Plan {
-  try {
-    return planned(caller, { attributes: [element] });
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    throw new Refusal(sentence(String(error.rejected[0]?.type ?? error.message)), 'value');
-  }
-}
-
-const findGroup = ({ database: { prisma } }: PageServices, workspaceId: string, id: string) =>
-  prisma.subscriptionGroup.findFirst({ where: { id, workspaceId }, select: { id: true } });
-
-/** Milliseconds that a form waits until its change is applied. */
-const APPLY_MS = 1500;
 
 const change: Page<PageServices> = {
   method: 'post',
   path: '/users/:service_id',
   right: 'change',
   async handle(visit) {
-    const { services, viewer, field } = visit;
+    const { field } = visit;
     const seen = await findUser(visit);
-    if (!viewer.can('users', seen.workspace.id)) throw lacking('users');
-    const isAttribute = field('action').endsWith('_attribute');
-    if (isAttribute && !seen.pii) throw lacking('pii');
-    const requestId = newId();
-    let wanted: Wanted;
-    let objects: AcceptedObject[];
+    const workspaceId = seen.workspace.id;
+    const wanted = Object.hasOwn(userChanges, field('action')) ? userChanges[field('action')] : undefined;
+    requirePermit(visit, wanted?.permit ?? ['users', 'change'], workspaceId);
+    if (!wanted) throw new PageError(400, `'action' must be one of: ${Object.keys(userChanges).join(', ')}.`);
+    let change: PreparedChange;
     try {
-      wanted = readChange(visit);
-      objects = await plan(visit, seen, { attributes: wanted.attributes, requestId });
+      const values = readValues(wanted, field);
+      change = await wanted.prepare(contextOf(visit), { one: { id: seen.id, workspaceId }, values });
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      if (!isAttribute) throw new PageError(400, error.message);
+      if (!('attribute' in wanted.fields)) throw new PageError(400, sentence(error.message));
       const body = html`<h1>Change a user</h1>${attributeForm(visit, seen, { field, reason: error })}`;
       return { title: 'Change a user', status: 400, body };
     }
-    if (field('confirm') !== 'yes') return confirmation(visit, seen, wanted);
-    const envelopeIds = await enqueue(visit, seen, { requestId, objects, entry: wanted.entry });
+    if (field('confirm') !== 'yes') return confirmation(visit, seen, change);
+    const envelopeIds = await applyChange(visit, seen, change);
     // An idle worker applies the change meanwhile, so that the page shows the new state without script.
-    await services.effects.awaited(envelopeIds, APPLY_MS);
-    return { to: changedPath(seen, requestId) };
+    await visit.services.effects.awaited(envelopeIds, APPLY_MS);
+    return { to: changedPath(seen, change.requestId) };
   },
 };
 
@@ -369,7 +222,7 @@ const change: Page<PageServices> = {
 async function confirmation(
   visit: Visit<PageServices>,
   seen: Seen,
-  { sentence, entry }: Wanted,
+  { question, entry }: PreparedChange,
 ): Promise<Reply> {
   const { field, services, viewer } = visit;
   const [user] = await readProfiles(services.database.pool, seen.workspace.id, {
@@ -378,7 +231,7 @@ async function confirmation(
   });
   if (!user) throw new PageError(404, 'This user has just been deleted.');
   const kept = ['action', 'subscription', 'state', 'attribute', 'type', 'value'];
-  const body = html`<h1>${sentence}</h1>
+  const body = html`<h1>${question}</h1>
 <p class="lead">User ${headingOf(user, seen.pii)}. The change takes effect after everything that was accepted before.${entry.action === 'users.set_subscription' && ' A state of a group belongs to the email address or phone number, and so to each user who has it.'}</p>
 <form class="card" method="post" action="${pathOf(seen)}">${kept.map((name) => field(name) !== '' && html`<input type="hidden" name="${name}" value="${field(name)}">`)}
 <p class="actions"><button class="main" name="confirm" value="yes">Confirm</button> <a class="button" href="${userPath(viewer, { id: seen.id, workspaceId: seen.workspace.id })}">Cancel</a></p></form>`;
@@ -457,7 +310,7 @@ const remove: Page<PageServices> = {
     const { objects } = operations.remove.plan(caller, {
       [`${config.SERVICE_ID_FIELD}s`]: [toServiceId(id)],
     });
-    await enqueue(visit, seen, { requestId, objects, entry: { action: 'users.delete' } });
+    await applyChange(visit, seen, { requestId, objects, entry: { action: 'users.delete' } });
     return viewer.can('delivery', workspace.id)
       ? { to: pathWith(`/requests/${requestId}`, { workspace: workspace.id }) }
       : { to: '/users?done=deleted' };
