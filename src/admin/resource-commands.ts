@@ -47,7 +47,8 @@ export function addVerbs<One extends { id: string }>(command: Command, resource:
     );
   for (const action of resource.actions.filter(({ isConsoleOnly }) => !isConsoleOnly))
     addAction(command, resource, action);
-  for (const one of ownerActions) addOwnerVerb(command, resource, one);
+  for (const one of ownerActions.filter(({ isConsoleOnly }) => !isConsoleOnly))
+    addOwnerVerb(command, resource, one);
   return command;
 }
 
@@ -65,9 +66,10 @@ export function addAction<One extends { id: string }>(
   );
 }
 
-const contextOf = (installation: Installation): Context => ({
+export const contextOf = (installation: Installation): Context => ({
   ...{ database: installation.database, config: installation.config, actor: commandLine() },
   consoleUrl: consoleUrlOf(installation.config),
+  databaseUrl: () => installation.databaseUrl,
   async withQueue(work) {
     // Loaded only by the verbs that use the queue, for a fast start of the others.
     const { withQueue } = await import('./queue.ts');
@@ -85,10 +87,13 @@ function consoleUrlOf({ BOARD_HOST, BOARD_PORT, BOARD_URL }: Config): string {
   return `http://${reachable(BOARD_HOST)}:${BOARD_PORT}`;
 }
 
-/** Adds a verb that acts on a workspace or a company. */
+/** The parts of a description that a command about an owner needs. */
+type OwnedResource<One extends { id: string }> = NamedResource<One> & Pick<Resource<One>, 'many' | 'nouns'>;
+
+/** Adds a verb that acts on a workspace, a company or the installation. */
 export function addOwnerVerb<One extends { id: string }>(
   command: Command,
-  resource: Resource<One>,
+  resource: OwnedResource<One>,
   creation: Creation<One>,
 ): void {
   const { scope = resource.scope } = creation;
@@ -152,7 +157,7 @@ function addWholeListing<One extends { id: string }>(command: Command, resource:
 }
 
 function printAll<One extends { id: string }>(
-  resource: Resource<One>,
+  resource: OwnedResource<One>,
   listed: One[] | PartOfList<One>,
   json: boolean | undefined,
 ): void {

@@ -2,6 +2,7 @@ import { nowDate } from '../platform/clock.ts';
 import { grouped } from '../platform/format.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
 import { presentTrace } from '../platform/tracing.ts';
+import { findDatabaseUrl } from '../processes/dependencies.ts';
 import type { Json } from '../profile/json.ts';
 import { isUuid } from '../profile/values.ts';
 import { layoutOf } from '../queue/lanes.ts';
@@ -406,12 +407,12 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
   #ownerForms(visit: ResourceVisit, chosen: Owner | undefined, tried: Tried | undefined): Part {
     const { ownerActions = [], scope } = this.#resource;
     const offered = ownerActions.filter(({ permit }) => isPermitted(visit.viewer, permit, chosen?.id));
-    if (scope !== 'installation' && !chosen) return undefined;
-    return offered.map(({ verb, button, lead, fields }) => {
+    return offered.map(({ verb, button, lead, fields, scope: own = scope }) => {
+      if (own !== 'installation' && !chosen) return undefined;
       const sent = verb === tried?.verb ? tried.sent : undefined;
       return html`<details class="card create" id="${verb}"${sent && html` open`}><summary>${button}</summary>
 ${lead !== undefined && html`<p class="lead">${lead}</p>`}
-<form class="stack" method="post" action="${this.#path}#${verb}">${formProblem(sent)}<input type="hidden" name="action" value="${verb}"><input type="hidden" name="${scope}" value="${chosen?.id}">
+<form class="stack" method="post" action="${this.#path}#${verb}">${formProblem(sent)}<input type="hidden" name="action" value="${verb}">${own !== 'installation' && html`<input type="hidden" name="${scope}" value="${chosen?.id}">`}
 ${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</button></p></form></details>`;
     });
   }
@@ -628,6 +629,7 @@ export const contextOf = ({ services, actor, origin }: ResourceVisit): Context =
   const { database, config, connection, producer, queue } = services;
   return {
     ...{ database, config, actor, consoleUrl: origin },
+    databaseUrl: () => findDatabaseUrl(config) ?? '',
     withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
     async enqueue({ workspaceId, requestId, objects }) {
       const request = {

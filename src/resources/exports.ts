@@ -51,7 +51,7 @@ export const exports = describeResource<ShownExport>({
   title: 'Exports',
   sentence: 'List the segment exports of a workspace.',
   example: 'segments exports --workspace default',
-  lead: 'Segment exports that clients or people of the console requested, newest first. Finished exports are listed for 30 days.',
+  lead: 'Segment exports that clients or people of the console requested, newest first. Finished exports are listed for 30 days. To write events or users to a folder of a machine, run there: penstock export --workspace default --what events --from 2026-01-01 --to ./events',
   scope: 'workspace',
   isOfOne: true,
   isListOnly: true,

@@ -12,7 +12,7 @@ export const imports: Resource<ListedImport> = describeResource<ListedImport>({
   title: 'Imports',
   sentence: 'List the records of imports, and delete one.',
   example: 'import list --workspace default',
-  lead: 'Files that penstock import has read, with the number of rows and objects. An unfinished import continues with the same command.',
+  lead: 'Files that penstock import has read, with the number of rows and objects. An unfinished import continues with the same command. To import a file, run on the machine that has it: penstock import users.csv --workspace default --type users',
   scope: 'workspace',
   permit: 'syncs',
   nameTitle: 'File',

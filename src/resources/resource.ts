@@ -17,6 +17,8 @@ export interface Context {
   config: Config;
   /** The acting user, for the audit. */
   actor: Actor;
+  /** Returns the address of Postgres, for actions that need connections of their own. */
+  databaseUrl(): string;
   /** Base URL of the console, without a trailing slash, for links in messages. */
   consoleUrl: string;
   /** Runs `work` with a connection to the queue. @throws {Refusal} if the queue cannot be reached */

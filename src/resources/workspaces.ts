@@ -6,6 +6,7 @@ import { byNameOrId } from '../store/name-or-id.ts';
 import { emptiestShard } from '../store/queue-shards.ts';
 import { change } from './change.ts';
 import { name, optional, readCount, text, withDefault } from './fields.ts';
+import { eraseArchived, recountSeriesNow, restoreArchived, runRetentionNow } from './maintenance.ts';
 import { InvalidValue, Refusal, refuseTaken } from './refusal.ts';
 import {
   type Action,
@@ -44,6 +45,18 @@ const ofWorkspace = (verb: string, { run, ...made }: Creation<never>): Action<Sh
   run: async (context, { one, values }) => {
     await run(context, { owner: one, values });
     return { one };
+  },
+});
+
+/** Returns the form of an action on the installation. The command belongs to another noun. */
+const ofInstallation = (
+  verb: string,
+  { run, ...made }: Creation<{ id: string }>,
+): Creation<ShownWorkspace> => ({
+  ...{ ...made, verb, isConsoleOnly: true },
+  run: async (context, given) => {
+    await run(context, given);
+    return {};
   },
 });
 
@@ -153,6 +166,11 @@ export const workspaces = describeResource<ShownWorkspace>({
       return { one };
     },
   }),
+  // The commands belong to the nouns retention and series.
+  ownerActions: [
+    ofInstallation('run-retention', runRetentionNow),
+    ofInstallation('recount-series', recountSeriesNow),
+  ],
   actions: [
     action({
       verb: 'move',
@@ -198,5 +216,7 @@ export const workspaces = describeResource<ShownWorkspace>({
     }),
     ofWorkspace('set-retention', setRetention),
     ofWorkspace('mark-invalid', markNumbers),
+    ofWorkspace('restore', restoreArchived),
+    ofWorkspace('erase', eraseArchived),
   ],
 });

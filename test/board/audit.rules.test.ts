@@ -86,14 +86,10 @@ describe('the audited actions include', () => {
 /** Actions that only the console or only the command line offers. Each value is the reason or the alternative. */
 const oneSided: Record<string, string> = {
   'audit.download': 'penstock audit prints the entries, and leaves none',
-  'exports.begin': 'writes to folders and buckets with the credentials of the operator',
-  'imports.begin': 'reads files of the machine on which it runs',
-  'queue.set_lanes': 'needs a restart of all processes',
-  'retention.erase': 'an operator erases what is behind the retention',
-  'retention.restore': 'an operator restores archived months',
-  'retention.run': 'a worker runs it every day',
+  'exports.begin': 'writes to a folder of the machine on which it runs; the page Exports has the command',
+  'imports.begin': 'reads files of the machine on which it runs; the page Imports has the command',
+  'queue.set_lanes': 'needs all processes stopped, also the console; the page Health has the command',
   'segments.download': 'penstock segments export and penstock export write the users',
-  'series.recount': 'an operator repairs counts',
   'syncs.download_rows': 'penstock integrations logs prints the rows',
 };
 

@@ -74,6 +74,7 @@ export async function createInstallation(
     laneQueues: queues.slice(1),
     resourceContext: {
       ...{ database, config, actor: tester, consoleUrl: '' },
+      databaseUrl: () => url,
       withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
       enqueue: () => Promise.reject(new Error('this context adds no objects')),
     } satisfies Context,

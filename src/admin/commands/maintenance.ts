@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { recountSeries } from '../../store/activity-series.ts';
-import { audited } from '../../store/audit.ts';
+import { dueMonths, recountSeriesNow } from '../../resources/maintenance.ts';
 import { addNoun, addVerb } from '../command.ts';
-import { commandLine, withDatabase, withInstallation } from '../installation.ts';
-import { printJson, printRow } from '../output.ts';
+import { withDatabase } from '../installation.ts';
+import { printJson } from '../output.ts';
+import { addOwnerVerb } from '../resource-commands.ts';
 
 export function addMigrate(program: Command): void {
   addVerb(program, 'migrate', {
@@ -32,20 +32,5 @@ export function addSeries(program: Command): void {
     sentence: 'Recompute event and purchase counters.',
     example: 'series recount',
   });
-  addVerb(noun, 'recount', {
-    sentence:
-      'Recompute the event and purchase counters of every workspace, after an upgrade from 0.1.0 or to exclude deleted users. Lanes wait meanwhile.',
-    example: 'series recount',
-  }).action(recount);
-}
-
-async function recount({ json }: { json?: boolean }): Promise<void> {
-  await withInstallation(async ({ database: { pool } }) => {
-    const rows = await audited(pool, commandLine(), async (tx) => {
-      const result = await recountSeries(tx);
-      const subject = { kind: 'activity_series', id: 'all' };
-      return { result, entries: [{ action: 'series.recount', subject }] };
-    });
-    printRow(json, { rows });
-  });
+  addOwnerVerb(noun, { ...dueMonths, noun: 'series' }, recountSeriesNow);
 }

@@ -49,6 +49,7 @@ const show: Page<PageServices> = {
 <p class="faint live" data-live-from="/events?range=${range}"><span data-live="as_of">${parts.as_of}</span> <span data-live-state></span></p>
 ${part('problems', problemList(now.problems, viewer))}${part('figures', parts.figures!)}
 <h2 id="lanes">Lanes</h2>${part('lanes', parts.lanes!)}
+${isPermitted(viewer, 'operator') && html`<p class="faint pager">To change the number of lanes, stop all processes and run <code>penstock queue set-lanes 4</code>.</p>`}
 <h2 id="processes">Processes</h2>${part('processes', parts.processes!)}
 ${isPermitted(viewer, 'operator') && operatorForms(now, services.loss())}
 <h2>Stores</h2>${part('stores', parts.stores!)}
