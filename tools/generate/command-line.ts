@@ -50,7 +50,26 @@ ${overview.join('\n')}
 ${parts.join('\n')}`;
 }
 
-function describe(command: Command, path: string, depth: number): string[] {
+/** Minimum number of options that a noun lists once, and of verbs that have all of them. */
+const MIN_SHARED = 4;
+
+const rowOf = (option: Option) =>
+  `| \`${option.flags.replaceAll('|', '\\|')}\` | ${cell(sentenceOf(option))} |`;
+
+const optionsOf = ({ options }: Command) =>
+  options.filter((option) => option.long !== '--json' && !option.hidden);
+
+/** Returns the options that at least MIN_SHARED verbs of a noun have, as rows; empty if these are fewer than MIN_SHARED. */
+function sharedRows({ commands }: Command): string[] {
+  const counts = new Map<string, number>();
+  for (const row of commands.flatMap((verb) => optionsOf(verb).map(rowOf)))
+    counts.set(row, (counts.get(row) ?? 0) + 1);
+  const shared = [...counts].filter(([, count]) => count >= MIN_SHARED).map(([row]) => row);
+  return shared.length < MIN_SHARED ? [] : shared;
+}
+
+/** @param shared rows that the section of the noun lists */
+function describe(command: Command, path: string, depth: number, shared: string[] = []): string[] {
   const usage = command.registeredArguments.map((argument) => {
     const name = `${argument.name()}${argument.variadic ? '...' : ''}`;
     return argument.required ? ` <${name}>` : ` [${name}]`;
@@ -59,12 +78,13 @@ function describe(command: Command, path: string, depth: number): string[] {
     ...command.registeredArguments.map(
       (argument) => `| \`${cell(argument.name())}\` | ${cell(argument.description)} |`,
     ),
-    ...command.options
-      .filter((option) => option.long !== '--json' && !option.hidden)
-      .map((option) => `| \`${option.flags.replaceAll('|', '\\|')}\` | ${cell(sentenceOf(option))} |`),
+    ...optionsOf(command).map(rowOf),
   ];
-  const table =
-    rows.length === 0 ? '' : `\n| Argument or option | Meaning |\n| --- | --- |\n${rows.join('\n')}\n`;
+  const hasShared = shared.length > 0 && shared.every((row) => rows.includes(row));
+  const anchor = path.split(' ').slice(0, -1).join('-');
+  const own = hasShared ? rows.filter((row) => !shared.includes(row)) : rows;
+  const common = command.commands.length > 0 ? sharedRows(command) : [];
+  const table = `${hasShared ? `\nTakes the [common options](#${anchor}).\n` : ''}${tableOf(own)}${common.length > 0 ? `\nThese options are common to several commands:\n${tableOf(common)}` : ''}`;
   const example = `\n\`\`\`sh\n${exampleOf(command) ?? `${path}${usage.join('')}`}\n\`\`\`\n`;
   // The verbs of a command that does nothing by itself have examples of their own.
   const isNoun = command.commands.length > 0 && rows.length === 0;
@@ -73,9 +93,12 @@ function describe(command: Command, path: string, depth: number): string[] {
 
 ${cell(command.description())}
 ${isNoun ? '' : example}${table}`,
-    ...command.commands.flatMap((verb) => describe(verb, `${path} ${verb.name()}`, depth + 1)),
+    ...command.commands.flatMap((verb) => describe(verb, `${path} ${verb.name()}`, depth + 1, common)),
   ];
 }
+
+const tableOf = (rows: string[]) =>
+  rows.length === 0 ? '' : `\n| Argument or option | Meaning |\n| --- | --- |\n${rows.join('\n')}\n`;
 
 /** Maximum number of choices of an option that the page lists. */
 const MAX_CHOICES = 20;
