@@ -14,10 +14,10 @@ export async function commandLinePage(): Promise<string> {
     const heading = (command.helpGroup() || 'Other:').replace(/:$/, '');
     groups.set(heading, [...(groups.get(heading) ?? []), command]);
   }
-  const overview = [...groups].flatMap(([heading, commands]) =>
+  const overview = [...groups.values()].flatMap((commands) =>
     commands.map(
       (command) =>
-        `| ${heading} | [\`${command.name()}\`](#penstock-${command.name()}) | ${cell(firstSentence(command.description()))} |`,
+        `| [\`${command.name()}\`](#penstock-${command.name()}) | ${cell(firstSentence(command.description()))} |`,
     ),
   );
   const parts = program.commands.flatMap((command) => describe(command, `penstock ${command.name()}`, 2));
@@ -43,14 +43,14 @@ A clone and the npm package read the settings from the environment. If your sett
 Set the \`REDIS_URL\` of the workers for commands that replay, import, delete or change the number of lanes. Every command prints JSON with
 \`--json\`, and \`penstock help <command>\` prints this page's text for one command. A command exits with 0 if it succeeded. Errors are one line on standard error.
 
-| Group | Command | Does |
-| --- | --- | --- |
+| Command | Does |
+| --- | --- |
 ${overview.join('\n')}
 
 ${parts.join('\n')}`;
 }
 
-/** Minimum number of options that a noun lists once, and of verbs that have all of them. */
+/** Minimum number of options that a noun lists once, and of verbs that have each of them. */
 const MIN_SHARED = 4;
 
 const rowOf = (option: Option) =>
@@ -85,7 +85,9 @@ function describe(command: Command, path: string, depth: number, shared: string[
   const own = hasShared ? rows.filter((row) => !shared.includes(row)) : rows;
   const common = command.commands.length > 0 ? sharedRows(command) : [];
   const table = `${hasShared ? `\nTakes the [common options](#${anchor}).\n` : ''}${tableOf(own)}${common.length > 0 ? `\nThese options are common to several commands:\n${tableOf(common)}` : ''}`;
-  const example = `\n\`\`\`sh\n${exampleOf(command) ?? `${path}${usage.join('')}`}\n\`\`\`\n`;
+  const line = exampleOf(command) ?? `${path}${usage.join('')}`;
+  // The heading already is the command.
+  const example = line === path ? '' : `\n\`\`\`sh\n${line}\n\`\`\`\n`;
   // The verbs of a command that does nothing by itself have examples of their own.
   const isNoun = command.commands.length > 0 && rows.length === 0;
   return [
@@ -98,7 +100,9 @@ ${isNoun ? '' : example}${table}`,
 }
 
 const tableOf = (rows: string[]) =>
-  rows.length === 0 ? '' : `\n| Argument or option | Meaning |\n| --- | --- |\n${rows.join('\n')}\n`;
+  rows.length === 0
+    ? ''
+    : `\n| ${rows.every((row) => row.startsWith('| `-')) ? 'Option' : 'Argument or option'} | Meaning |\n| --- | --- |\n${rows.join('\n')}\n`;
 
 /** Maximum number of choices of an option that the page lists. */
 const MAX_CHOICES = 20;
