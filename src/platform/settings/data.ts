@@ -136,13 +136,13 @@ export const retentionSettings = {
       'The number of months for which events and purchases are kept, in workspaces without their own number (`penstock retention set`). 0: indefinitely. Sums and series are always kept. All sync processes and the admin command need the same value.',
     ...{ default: 0, minimum: 0, maximum: 1200, unit: 'months' },
     example: '24',
-    readBy: ['sync', 'cli'],
+    readBy: ['sync', 'board', 'cli'],
   }),
   ARCHIVE_URL: text({
     description:
       'Where a month is archived before it is dropped: the path of a folder, or s3://bucket/prefix. Empty: the schedule drops no month. All sync processes and the admin command need the same value.',
     example: 's3://example-archive/penstock',
-    readBy: ['sync', 'cli'],
+    readBy: ['sync', 'board', 'cli'],
   }),
   LEDGER_DAYS: integer({
     description:

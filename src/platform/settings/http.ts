@@ -18,7 +18,7 @@ export const httpSettings = {
     description: 'The port that web listens on.',
     default: 3000,
     example: '8080',
-    readBy: ['web', 'board', 'start'],
+    readBy: ['web', 'board', 'start', 'cli'],
   }),
   PUBLIC_URL: text({
     description:
@@ -80,7 +80,7 @@ export const httpSettings = {
     description: 'The number of days for which a new link to a preference center is valid.',
     ...{ default: 90, minimum: 1, maximum: 3650, unit: 'days' },
     example: '30',
-    readBy: ['web', 'board'],
+    readBy: ['web', 'board', 'cli'],
   }),
   PROXY_UPSTREAM: text({
     description:
