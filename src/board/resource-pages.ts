@@ -463,7 +463,7 @@ ${formFields(creation.fields, { id: 'create', sent, suggestions, filled: linked 
     requirePermit(visit, (creation ?? open ?? all[0]!).permit, owner.id);
     if (!creation) throw new PageError(400, `'action' must be ${all.map(({ verb }) => verb).join(' or ')}.`);
     const { values, ...sent } = readForm(visit, creation.fields);
-    const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
+    const again = async (problems: Sent['problems'], status: 400 | 409 | 503 = 400) => ({
       ...{ title, status },
       body: await this.#list(withQuery(visit, scope, owner.id), {
         tried: { verb: creation.verb, sent: { given: { ...sent.given, [scope]: [owner.id] }, problems } },
@@ -602,7 +602,7 @@ ${
     if (!action)
       throw new PageError(400, `'action' must be ${actions.map((candidate) => candidate.verb).join(', ')}.`);
     const { values, ...sent } = readForm(visit, action.fields, action.filled?.(one));
-    const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
+    const again = async (problems: Sent['problems'], status: 400 | 409 | 503 = 400) => ({
       ...{ title: nameOf(one), status },
       body: await this.#show(visit, one, { verb, sent: { ...sent, problems } }),
     });

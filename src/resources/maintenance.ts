@@ -3,6 +3,7 @@ import { rest } from '../platform/poll.ts';
 import type { Json } from '../profile/json.ts';
 import type { Retention } from '../retention/files.ts';
 import { type AuditEntry, recordAudit } from '../store/audit.ts';
+import type { Connection } from '../store/database.ts';
 import { commandOnly, flag, readCount, text, withDefault } from './fields.ts';
 import { InvalidValue, Refusal } from './refusal.ts';
 import { type Context, creation, type NamedResource, type Outcome } from './resource.ts';
@@ -14,7 +15,7 @@ import { type Context, creation, type NamedResource, type Outcome } from './reso
 const CONSOLE_WAIT_MS = 2000;
 
 /** Notice after an action that may continue in the background. */
-const STARTED = 'Started. The audit shows the result, also of a failure.';
+const STARTED = 'Started. The audit shows the start and the result, also of a failure.';
 
 /** Default number of days for which a restored month stays. */
 const HELD_DAYS = 30;
@@ -26,25 +27,33 @@ async function endOf<T>({ actor }: Context, ended: Promise<T>): Promise<T | unde
 }
 
 /**
- * Performs an action and records its result, or the reason of its failure, in the audit.
+ * Performs an action and records its result, or the reason of its failure, in the audit. In the console, the start is
+ * recorded as well, because the process may end before the action.
+ * @param record records the result, unless `work` has done so
  * @throws {Refusal} with the reason
  */
 async function recorded<T extends Record<string, Json>>(
   { database: { pool }, actor }: Context,
   entry: AuditEntry,
-  work: () => Promise<T>,
+  work: (record: (tx: Pick<Connection, 'query'>, result: T) => Promise<void>) => Promise<T>,
 ): Promise<T> {
-  const record = (result: Record<string, Json>) =>
-    recordAudit(pool, actor, [{ ...entry, detail: { ...entry.detail, ...result } }]);
+  let isRecorded = false;
+  const record = (tx: Pick<Connection, 'query'>, detail: Record<string, Json>) =>
+    recordAudit(tx, actor, [{ ...entry, detail: { ...entry.detail, ...detail } }]);
+  const isConsole = actor.via === 'console';
+  if (isConsole) await record(pool, { started: true });
   try {
-    const result = await work();
-    await record(result);
+    const result = await work(async (tx, ended) => {
+      await record(tx, ended);
+      isRecorded = true;
+    });
+    if (!isRecorded) await record(pool, result);
     return result;
   } catch (error) {
-    if (error instanceof Refusal) throw error;
-    const failure = describeFailure(error);
-    await record({ failure });
-    throw new Refusal(failure);
+    if (error instanceof Refusal && !isConsole) throw error;
+    const failure = error instanceof Error ? describeFailure(error) : String(error);
+    await record(pool, { failure });
+    throw error instanceof Refusal ? error : new Refusal(failure, undefined, 503);
   }
 }
 
@@ -285,15 +294,25 @@ export const recountSeriesNow = creation({
       import('../store/transactions.ts'),
     ]);
     const subject = { kind: 'activity_series', id: 'all' };
-    const ended = recorded(context, { action: 'series.recount', subject }, async () => {
-      // Statements of the console's pool are canceled before a recount of large tables ends.
-      const pool = openPool(context.databaseUrl(), 1);
-      try {
-        return { rows: await inTransaction(pool, recountSeries) };
-      } finally {
-        await pool.end();
-      }
-    });
+    const ended = recorded<{ rows: number }>(
+      context,
+      { action: 'series.recount', subject },
+      async (record) => {
+        // Statements of the console's pool are canceled before a recount of large tables ends.
+        const pool = openPool(context.databaseUrl(), 1);
+        try {
+          return await inTransaction(pool, async (tx) => {
+            const rows = await recountSeries(tx);
+            if (rows === undefined)
+              throw new Refusal('another process is recounting; the audit shows its end', undefined, 409);
+            await record(tx, { rows });
+            return { rows };
+          });
+        } finally {
+          await pool.end();
+        }
+      },
+    );
     return { row: { ...(await endOf(context, ended)) } };
   },
 });

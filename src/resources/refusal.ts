@@ -14,9 +14,9 @@ export class Refusal extends Error {
   /** The form field next to which the message is shown. */
   readonly field: string | undefined;
   /** HTTP status of the console's response. */
-  readonly status: 400 | 409;
+  readonly status: 400 | 409 | 503;
 
-  constructor(message: string, field?: string, status: 400 | 409 = 400) {
+  constructor(message: string, field?: string, status: 400 | 409 | 503 = 400) {
     super(message);
     this.field = field;
     this.status = status;

@@ -82,6 +82,9 @@ export const countedFrom = {
 const isWhole = (owner: string) =>
   `not exists (select from archive_files where archive_files.workspace_id = ${owner})`;
 
+/** Only one recount runs: others would lock the table again after it, for the same result. */
+const lockRecountStatement = "select pg_try_advisory_xact_lock(hashtext('penstock.recount')) as mine";
+
 /** Reads all events and purchases of the workspaces whose rows are complete. */
 const recountStatements = [
   'lock table activity_series in share row exclusive mode',
@@ -107,9 +110,11 @@ const recountStatements = [
  * lock until COMMIT, and then add to the new counts: a transaction's events and its counts become visible
  * together. Workspaces with removed months keep their counts.
  *
- * @returns the number of rows of the series
+ * @returns the number of rows of the series; undefined while another process recounts
  */
-export async function recountSeries(tx: Connection): Promise<number> {
+export async function recountSeries(tx: Connection): Promise<number | undefined> {
+  const { rows: locks } = await tx.query<{ mine: boolean }>(lockRecountStatement);
+  if (!locks[0]!.mine) return undefined;
   let rows = 0;
   for (const text of recountStatements) {
     const { command, rowCount } = await tx.query(text);

@@ -172,6 +172,8 @@ function lookAgain() {
     const isBusy = document.activeElement?.matches('input, select, textarea') || isMarked(main);
     if (document.hidden || isBusy) return;
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } }).catch(() => undefined);
+    // The page has moved, ended or is no longer permitted. After another failure, the next reload may succeed.
+    if (answer?.redirected || [401, 403, 404].includes(answer?.status)) clearInterval(timer);
     if (!answer?.ok || answer.redirected) return;
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const fresh = page.querySelector('main');

@@ -57,7 +57,7 @@ function readFilters({ viewer, query }: Visit<PageServices>): Filters {
 }
 
 /** Hides the operator's name and address from viewers of a company. */
-function asSeenBy({ accountId }: Viewer, row: AuditRow): AuditRow {
+export function asSeenBy({ accountId }: Viewer, row: AuditRow): AuditRow {
   if (accountId === undefined || row.actorKind !== 'operator') return row;
   return { ...row, actorName: 'the operator', address: null };
 }

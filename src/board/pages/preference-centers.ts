@@ -14,7 +14,7 @@ import { revokePreferenceLinks } from '../../resources/operator-actions.ts';
 import { Refusal } from '../../resources/refusal.ts';
 import type { StoredUser } from '../../store/export.ts';
 import type { Workspace } from '../access.ts';
-import { lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
+import { lacking, type Page, PageError, type PageServices, requirePermit, type Visit } from '../console.ts';
 import {
   badge,
   count,
@@ -30,6 +30,7 @@ import {
 } from '../layout.ts';
 import { formFields, formProblem, problemsOf, readForm, type Sent } from '../resource-form.ts';
 import { chooseUser, chosenUser, presentWorkspace } from './groups.ts';
+import { isAddress } from './users.ts';
 
 /** Number of preference centers on a list page. */
 const PAGE = 100;
@@ -200,6 +201,11 @@ const revoke: Page<PageServices> = {
     if (field('confirm').trim() !== 'revoke')
       return again({ '': 'The text does not match revoke. Nothing was changed.' });
     const externalId = values.external_id as string | undefined;
+    if (externalId !== undefined) {
+      requirePermit(visit, ['users', 'change'], workspace.id);
+      // An external id that looks like an address is only confirmed to viewers who may see addresses.
+      if (isAddress(externalId) && !viewer.can('pii', workspace.id)) throw lacking('pii');
+    }
     try {
       await revokePreferenceLinks(
         { database: services.database, actor },

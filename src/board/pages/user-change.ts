@@ -4,6 +4,7 @@ import { html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { isUuid } from '../../profile/values.ts';
+import { QueueUnavailable } from '../../queue/lanes.ts';
 import { searchAudit } from '../../store/audit-list.ts';
 import type { PageServices, Visit } from '../console.ts';
 import { pathWith } from '../layout.ts';
@@ -54,7 +55,11 @@ export async function followChange(
     ({ workspaceId, detail }) => workspaceId === seen.workspace.id && detail.request_id === requestId,
   );
   if (!entry) return undefined;
-  const followed = await followRequest(services, seen.workspace.id, requestId);
+  // The page of the user needs no queue, so it is shown without one.
+  const followed = await followRequest(services, seen.workspace.id, requestId).catch((error: unknown) => {
+    if (error instanceof QueueUnavailable) return undefined;
+    throw error;
+  });
   const isYoung = now() - at < FOLLOWED_SECONDS * 1000;
   // A job can be between its lane and the ledger.
   if (!followed && !isYoung) return undefined;

@@ -23,6 +23,7 @@ import {
 import type { Viewer } from '../access.ts';
 import { PageError } from '../console.ts';
 import { badge, count, empty, MASK, mayOpen, moment, nextPage, pathWith, table, tree } from '../layout.ts';
+import { asSeenBy } from './audit.ts';
 import type { Seen } from './find-user.ts';
 import { shownExternalId } from './users.ts';
 
@@ -133,17 +134,18 @@ const MAX_AUDIT = 500;
 /** Reads the users of the console who made the shown changes, from the latest audit entries of the user. */
 export async function readAuthors(
   pool: Pool,
-  { id, workspace }: Seen,
+  { seen: { id, workspace }, viewer }: { seen: Seen; viewer: Viewer },
   { shown }: TimelinePart,
 ): Promise<Map<string, string>> {
   if (!shown.some((entry) => 'change' in entry || 'changed' in entry)) return new Map();
   const { rows } = await searchAudit(pool, { subject: toServiceId(id), limit: MAX_AUDIT });
   return new Map(
-    rows.flatMap(({ workspaceId, via, actorName, detail }) =>
-      via === 'console' && workspaceId === workspace.id && typeof detail.request_id === 'string'
+    rows.flatMap((row) => {
+      const { workspaceId, via, actorName, detail } = asSeenBy(viewer, row);
+      return via === 'console' && workspaceId === workspace.id && typeof detail.request_id === 'string'
         ? [[detail.request_id, actorName] as const]
-        : [],
-    ),
+        : [];
+    }),
   );
 }
 

@@ -73,7 +73,7 @@ const show: Page<PageServices> = {
       ]);
       return { user, merged, renamed, letters, part };
     });
-    const authors = await readAuthors(pool, seen, part);
+    const authors = await readAuthors(pool, { seen, viewer }, part);
     const title = headingOf(user, pii);
     const other = (parameters: Record<string, string>) =>
       `${pathWith(path, { workspace: query('workspace'), ...parameters })}#${Object.keys(parameters)[0]!.split('_')[0]}`;
