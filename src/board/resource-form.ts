@@ -147,11 +147,13 @@ export function formFields(
   });
   const of = (wanted: string | undefined) => rendered.filter((_, index) => shown[index]![1].part === wanted);
   if (parts.length === 0) return rendered;
+  const firstPart = shown.findIndex(([, { part }]) => part !== undefined);
+  const [before, after] = [rendered.slice(0, firstPart), of(undefined).slice(firstPart)];
   // The style sheet hides the parts that are not chosen. A browser without :has() shows all of them.
-  return html`<fieldset><legend>Destination</legend><div class="choices">${parts.map(
+  return html`${before}<fieldset><legend>Destination</legend><div class="choices">${parts.map(
     (part) =>
       html`<label class="check"><input type="radio" name="${PART}" value="${part}"${part === chosen && html` checked`}> ${part}</label>`,
-  )}</div></fieldset>${parts.map((part) => html`<fieldset class="stack" data-part="${part}"><legend>${part}</legend>${of(part)}</fieldset>`)}${of(undefined)}`;
+  )}</div></fieldset>${parts.map((part) => html`<fieldset class="stack" data-part="${part}"><legend>${part}</legend>${of(part)}</fieldset>`)}${after}`;
 }
 
 interface FieldState {
@@ -173,7 +175,7 @@ function formField(
   const isInvalid = problem !== undefined;
   const marks = html` aria-describedby="${id}-hint"${required && html` required`}${isInvalid && html` aria-invalid="true"`}`;
   const hint = html`<span class="hint" id="${id}-hint">${isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `}${hintOf(help)}${maker && html` There is none yet. <a href="${maker.path}#create">${maker.text}</a>`}</span>`;
-  const title = html`<span>${label}${!required && control.kind !== 'switch' && html` <span class="faint">(optional)</span>`}</span>`;
+  const title = html`<span>${label}${!required && field.part === undefined && control.kind !== 'switch' && html` <span class="faint">(optional)</span>`}</span>`;
   switch (control.kind) {
     case 'boxes':
       return html`<fieldset aria-describedby="${id}-hint"><legend>${label}</legend>${hint}<div class="choices">${control.choices.map(

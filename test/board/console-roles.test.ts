@@ -327,7 +327,6 @@ describe('access to each route by role', () => {
       ...['/users', '/segments', '/preference-centers', '/groups', '/exports', '/blocked-ids'],
       ...['/dead-letters', '/requests', '/refused-objects', '/syncs', '/imports', '/streams'],
       ...['/', '/queues', '/audit', '/companies', '/workspaces', '/limits', '/keys', '/accounts'],
-      ...['/permission-sets', '/teams', '/scim-tokens'],
     ]);
     expect(await namesFor('nothing')).toEqual(['/', '/queues']);
     expect(await namesFor('views users')).toEqual(['/users', '/', '/queues']);

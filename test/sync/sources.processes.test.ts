@@ -139,7 +139,7 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
     expect(runs.map(({ message }) => message)).toEqual([
       expect.stringMatching(/password/),
       expect.stringMatching(/nowhere/),
-      expect.stringMatching(/no column PAYLOAD/),
+      expect.stringMatching(/column PAYLOAD is missing/),
       expect.stringMatching(/nowhere/),
     ]);
     expect(JSON.stringify(runs)).not.toContain(credentials.password);
