@@ -172,7 +172,7 @@ export function createConsole<Services extends ShellServices>(
     const readForm = express.urlencoded({ extended: false, limit, parameterLimit: MAX_FIELDS });
     const answer = (request: Request, response: Response) => serve(page, { request, response, services });
     if (page.method === 'get') router.get(page.path, answer);
-    else router.post(page.path, logAction(services.log), readForm, answer);
+    else router.post(page.path, logAction(services.log, page.path), readForm, answer);
   }
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   router.use((error: unknown, request: Request, response: Response, next: NextFunction) => {
@@ -185,10 +185,12 @@ export function createConsole<Services extends ShellServices>(
   return router;
 }
 
-/** Logs each action with its status. Page views are not logged, because an open page reloads every few seconds. */
-function logAction(log: Log) {
-  return (request: Request, response: Response, next: NextFunction) => {
-    const { path } = request;
+/**
+ * Logs each action with its status and the pattern of its path: the path itself can contain an external id. Page views are
+ * not logged, because an open page reloads every few seconds.
+ */
+function logAction(log: Log, path: string) {
+  return (_: Request, response: Response, next: NextFunction) => {
     const { accountId } = viewerOf(response);
     response.on('finish', () =>
       log.info({ path, account_id: accountId, status: response.statusCode }, 'console action'),

@@ -38,10 +38,12 @@ export function readForm(
   for (const [key, field] of Object.entries(fields)) {
     const isInPart = part === '' || field.part === undefined || field.part === part;
     const all = isShown([key, field]) && isInPart ? sent(key) : [];
-    const text = all
-      .map((one) => one.trim())
-      .filter((one) => one !== '')
-      .join(',');
+    const text = field.isExact
+      ? (all[0] ?? '')
+      : all
+          .map((one) => one.trim())
+          .filter((one) => one !== '')
+          .join(',');
     if (field.control.kind !== 'secret') given[key] = all;
     // White space at the ends may belong to a secret, for example to a password.
     if (field.control.kind === 'secret') values[key] = secretOf(key, all[0] ?? '');
@@ -91,8 +93,15 @@ export function filterFields(
         const { choices: values, texts = {}, unset = 'All' } = control;
         return select(label, key, { given, unset, choices: values.map((one) => [one, texts[one] ?? one]) });
       }
-      if (choices[key])
-        return select(label, key, { given, unset: 'All', choices: Object.entries(choices[key]) });
+      if (choices[key]) {
+        const listed = Object.entries(choices[key]);
+        // The list has the latest choices only. A filter by another one stays visible.
+        const isListed = given === '' || listed.some(([value]) => value === given);
+        return select(label, key, {
+          ...{ given, unset: 'All' },
+          choices: isListed ? listed : [...listed, [given, given]],
+        });
+      }
       const maxLength = control.kind === 'text' ? control.maxLength : undefined;
       return html`<label class="grow">${label} <input type="search" name="${key}" value="${given}" maxlength="${maxLength}" autocomplete="off"></label>`;
     });

@@ -362,8 +362,9 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
     const buttons = actions.filter(({ isInList }) => isInList);
     const offered = all.map((one) => buttons.filter((action) => this.#may(visit, action, one)));
     const hasButtons = offered.some(({ length }) => length > 0);
+    const hasPages = !this.#resource.isListOnly || this.#resource.pathOf !== undefined;
     const rows = all.map((one, index) => [
-      linked(nameOf(one), this.#pathOf(visit, one)),
+      hasPages ? linked(nameOf(one), this.#pathOf(visit, one)) : nameOf(one),
       ...listed.map((column) => cellOf(column, one, this.#mayFollow(visit, column, one))),
       ...more.map(({ cell }) => cell(one)),
       ...(hasButtons

@@ -1,6 +1,7 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { nowDate } from '../platform/clock.ts';
 import { duration } from '../platform/format.ts';
+import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
 import { isUuid } from '../profile/values.ts';
 import type { AuditEntry } from '../store/audit.ts';
 import { MAX_BLOCKED } from '../store/blocked-external-ids.ts';
@@ -53,6 +54,7 @@ function readReason(given: string): string {
 const externalIdField = text(
   { label: 'External id', help: 'external id, as clients send it', value: 'id' },
   readExternalId,
+  { maxLength: MAX_EXTERNAL_ID_BYTES, isExact: true },
 );
 
 /** Builds an audit entry without the external id, which may identify a person. The entry with the id has its time. */

@@ -38,6 +38,8 @@ export interface Field<T> {
   fallback?: T;
   /** Whether an empty text is a value, so that a form can empty the field. */
   mayBeEmpty?: boolean;
+  /** Whether white space at the ends of a text belongs to the value. */
+  isExact?: boolean;
   /** Part of the form to which the field belongs, for example one of several destinations. A form submits one part. */
   part?: string;
   /** Whether only the command line has the field. */
@@ -93,10 +95,15 @@ export function commandOnly<T>(field: Field<T>): Field<T> {
 export function text<T = string>(
   { label, help, value = 'text' }: Words,
   read: (text: string) => T,
-  { maxLength = MAX_NAME, placeholder }: { maxLength?: number; placeholder?: string } = {},
+  {
+    maxLength = MAX_NAME,
+    placeholder,
+    isExact,
+  }: { maxLength?: number; placeholder?: string; isExact?: boolean } = {},
 ): Field<T> {
   return {
     ...{ label, help, value, required: true, read },
+    ...(isExact !== undefined && { isExact }),
     control: { kind: 'text', maxLength, ...(placeholder !== undefined && { placeholder }) },
   };
 }

@@ -30,10 +30,13 @@ const rows = async (text: string, ...values: unknown[]) =>
 /** Returns the detail of the entry of an action, which may end after the response of the form. */
 async function detailOf(action: string): Promise<object> {
   const deadline = Date.now() + 15_000;
-  const found = await until(() => rows('select detail from audit where action = $1', action), {
-    ...{ every: 50, deadline },
-    isSo: ({ length }) => length > 0,
-  });
+  const found = await until(
+    () => rows("select detail from audit where action = $1 and not detail ? 'started'", action),
+    {
+      ...{ every: 50, deadline },
+      isSo: ({ length }) => length > 0,
+    },
+  );
   return found![0].detail;
 }
 
@@ -61,10 +64,15 @@ test('the forms run the retention, restore a month and erase deleted users, with
   const counted = await post(operator, '/workspaces', { action: 'recount-series' });
   expect(counted.status).toBe(303);
   expect(await detailOf('series.recount')).toEqual({ rows: 2 });
+  expect(await rows("select from audit where action = 'series.recount' and detail ? 'started'")).toHaveLength(
+    1,
+  );
 
   const run = await post(operator, '/workspaces', { action: 'run-retention' });
   expect(run.status).toBe(303);
-  expect((await page(operator, run.headers.get('location')!)).text).toContain('The audit shows the result');
+  expect((await page(operator, run.headers.get('location')!)).text).toContain(
+    'The audit shows the start and the result',
+  );
   expect(await detailOf('retention.run')).toMatchObject({ archive: true, months: 1, archived: 1, failed: 0 });
   expect(await rows('select from events')).toEqual([]);
 

@@ -6,11 +6,17 @@ const fields = {
   at: time({ label: 'Time', help: 'time' }),
   kind: choice({ label: 'Kind', help: 'kind' }, ['webhook', 'kafka']),
   user: optional(text({ label: 'User', help: 'user' }, (given) => given)),
+  id: optional(text({ label: 'Id', help: 'id' }, (given) => given, { isExact: true })),
   secret: secret({ label: 'Secret', help: 'secret' }),
 };
 
 const read = (sent: Record<string, string>) =>
   readForm({ fields: (name) => (name in sent ? [sent[name]!] : []) }, fields);
+
+test('a form keeps white space of an exact value', () => {
+  const { values } = read({ at: '2026-11-23T08:00:00Z', kind: 'kafka', id: ' ada ', secret: '' });
+  expect(values.id).toBe(' ada ');
+});
 
 test('a form trims every value except a secret', async () => {
   const { values, problems } = read({

@@ -34,7 +34,10 @@ test('an unwritable target is reported, retried with a back-off, and delays no o
   const targets = [
     [{ settings: { to: `file://${temporaryFolder()}/gone` } }, /gone is not an existing folder \(ENOENT\)/],
     [{ settings: { to: 'file:///etc' } }, /STREAM_FOLDERS/],
-    [{ settings: { to: `file://${closedFolder()}` } }, /cannot be written: .*(permission denied|only be read)/],
+    [
+      { settings: { to: `file://${closedFolder()}` } },
+      /cannot be written: .*(permission denied|only be read)/,
+    ],
     [bucket('http://127.0.0.1:9'), /s3:\/\/none\/lake.*ECONNREFUSED/],
     [bucket((await startS3()).endpoint), /NoSuchBucket/],
     [{ ...bucket(strict), secret: wrong }, /SignatureDoesNotMatch/],

@@ -128,7 +128,7 @@ const revokeFields = {
         value: 'id',
       },
       readExternalId,
-      { maxLength: MAX_EXTERNAL_ID_BYTES },
+      { maxLength: MAX_EXTERNAL_ID_BYTES, isExact: true },
     ),
   ),
 };

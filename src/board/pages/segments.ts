@@ -242,10 +242,10 @@ const columns = ['external_id', 'service_id', 'email', 'phone', 'first_name', 'l
 /** Maximum number of columns for attributes of the filter. */
 const MAX_FILTER_COLUMNS = 50;
 
-/** Returns the columns for attributes of the filter, without those that every file has. */
+/** Returns the columns for attributes of the filter, without those that every file has and the one that no export has. */
 function filterColumns(segment: ShownSegment): FilterAttribute[] {
   return filterAttributes(segment.definition)
-    .filter((one) => !('attribute' in one && columns.includes(one.attribute)))
+    .filter((one) => !('attribute' in one && [...columns, 'updated_at'].includes(one.attribute)))
     .slice(0, MAX_FILTER_COLUMNS);
 }
 
