@@ -258,7 +258,6 @@ async function visitEverything(): Promise<void> {
   await act(`/scim-tokens/${tokenId}`, { action: 'revoke', confirm: rotated.identifier });
   await act('/groups', { workspace: workspaceId, name: 'Hints', channel: 'email' });
   const [group] = await query("select id from subscription_groups where name = 'Hints'");
-  await act(`/groups/${group.id}`, { workspace: workspaceId, confirm: 'Hints' });
   const subscription = { action: 'set_subscription', subscription: group.id, state: 'unsubscribed' };
   const person = newProfileId(Date.now());
   await query(
@@ -266,7 +265,11 @@ async function visitEverything(): Promise<void> {
     ...[workspaceId, person],
   );
   await page(admin, `/users/${toServiceId(person)}?${workspaceQuery}`);
-  await act(`/users/${toServiceId(person)}?${workspaceQuery}`, subscription);
+  const changed = await post(admin, `/users/${toServiceId(person)}?${workspaceQuery}`, {
+    ...{ ...subscription, confirm: 'yes' },
+  });
+  await page(admin, changed.headers.get('location')!);
+  await act(`/groups/${group.id}`, { workspace: workspaceId, confirm: 'Hints' });
   await act(`/users/${toServiceId(person)}/preference-link?${workspaceQuery}`, { center });
   const blocked = { workspace: workspaceId, external_id: 'undefined' };
   for (let times = 0; times < 2; times++) await act('/blocked-ids', blocked);
@@ -278,6 +281,7 @@ async function visitEverything(): Promise<void> {
     "insert into segments (id, workspace_id, name, purpose, definition) values ($1, $2, 'Everyone', '', '{\"all\":[]}')",
     ...[newId(), workspaceId],
   );
+  await page(admin, `/exports?${workspaceQuery}`);
   await act('/exports', { workspace: workspaceId, segment: 'Everyone', fields: 'email' });
   // Commands look up a key by its identifier.
   const named = { text: undefined, options: { identifier: made.identifier }, owner: undefined };
@@ -318,6 +322,8 @@ async function visitEverything(): Promise<void> {
   await act(`/accounts/${account}`, { action: 'remove-team', team: teamName });
   await act(`/accounts/${account}`, { action: 'remove-permissions', workspace: workspaceId });
   await act('/accounts', { email: 'niklaus@example.com', given_name: 'Niklaus', family_name: 'Wirth' });
+  const colleague = { email: 'grace@example.com', given_name: 'Grace', family_name: 'Hopper' };
+  await post(operator, '/accounts', { ...colleague, company: owner, role: 'viewer' });
   await act(`/accounts/${account}`, { action: 'invite' });
   await act(`/accounts/${account}`, { action: 'revoke-invitation' });
   const invited = await createAccount(database.pool as never, owner, 'ada@example.com');
