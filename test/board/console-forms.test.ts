@@ -130,6 +130,8 @@ test('a segment is downloaded as CSV with its users, by accounts that may export
   const wider = {
     all: [
       { attribute: 'home_city', equals: 'Rome' },
+      // No export has this attribute, so it gets no column.
+      { attribute: 'updated_at', after: '2020-01-01T00:00:00Z' },
       {
         any: [
           { custom_attribute: 'shoe', equals: '=40' },
