@@ -1,7 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
+import { log } from './installation.ts';
 
 let scene: Console;
 beforeAll(async () => {
@@ -27,12 +28,30 @@ test('an external id is blocked with a reason and unblocked in the list', async 
   });
   const text = await textOf(path);
   expect(text).toMatch(/undefined<\/.*a bug of the shop/s);
+  expect(text).not.toContain('href="/blocked-ids/');
   expect(await latestAction()).toBe('users.block');
   const action = /action="(\/blocked-ids\/[^"]+)"/.exec(text)![1]!.replaceAll('&amp;', '&');
   const reply = await post(scene.operator, action, { action: 'unblock' });
   expect(reply.headers.get('location')).toContain('done=unblock');
   expect(await textOf(path)).not.toContain('a bug of the shop');
   expect(await latestAction()).toBe('users.unblock');
+});
+
+test('a blocked external id keeps its white space, and the log has only the pattern of its path', async () => {
+  const reason = 'sent with spaces';
+  await post(scene.operator, '/blocked-ids', { workspace: scene.shop, external_id: ' ada ', reason });
+  expect(await scene.query('select external_id from blocked_external_ids where reason = $1', reason)).toEqual(
+    [{ external_id: ' ada ' }],
+  );
+  const info = vi.spyOn(log, 'info');
+  const id = `${scene.shop}.${Buffer.from(' ada ').toString('base64url')}`;
+  const path = `/blocked-ids/${id}?workspace=${scene.shop}`;
+  expect((await post(scene.operator, path, { action: 'unblock' })).status).toBe(303);
+  const logged = () => info.mock.calls.filter((call) => call.includes('console action'));
+  await expect
+    .poll(logged)
+    .toEqual([[expect.objectContaining({ path: '/blocked-ids/:id', status: 303 }), 'console action']]);
+  info.mockRestore();
 });
 
 test('the page of a workspace sets the retention and marks phone numbers invalid', async () => {
