@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { readForm } from '../../src/board/resource-form.ts';
+import { filterFields, readForm } from '../../src/board/resource-form.ts';
+import { html } from '../../src/platform/html.ts';
 import { choice, optional, type SecretSource, secret, text, time } from '../../src/resources/fields.ts';
 
 const fields = {
@@ -16,6 +17,15 @@ const read = (sent: Record<string, string>) =>
 test('a form keeps white space of an exact value', () => {
   const { values } = read({ at: '2026-11-23T08:00:00Z', kind: 'kafka', id: ' ada ', secret: '' });
   expect(values.id).toBe(' ada ');
+});
+
+test('a filter by a value that is not among the choices stays selected', () => {
+  const choices = { user: { ada: 'Ada' } };
+  const render = (given: string) =>
+    html`${filterFields({ user: fields.user }, { query: () => given, choices })}`.text;
+  expect(render('old')).toContain('<option value="old" selected>old</option>');
+  expect(render('ada').match(/<option/g)).toHaveLength(2);
+  expect(render('').match(/<option/g)).toHaveLength(2);
 });
 
 test('a form trims every value except a secret', async () => {
