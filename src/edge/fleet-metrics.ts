@@ -108,7 +108,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
   const envelopes = gauge('penstock_installation_envelopes_applied', `Jobs that took effect ${since}.`);
   const elsewhere = gauge(
     'penstock_installation_objects_named_elsewhere',
-    'Objects that identify their user in another way than the identifier that chose the lane, so that no order holds between the two lanes. 0 with LANES=1.',
+    'Objects that identify their user in another way than the identifier that chose the lane, so that no order holds between the two lanes. With LANES=1, none is added.',
   );
   const dead = gauge(
     'penstock_installation_dead_letters',
