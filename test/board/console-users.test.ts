@@ -220,7 +220,8 @@ describe('users', () => {
     const { shop } = scene;
     const id = await scene.createUser(shop, 'traced', 'traced@gmail.com');
     const path = `/users/${toServiceId(id)}?workspace=${shop}`;
-    const ago = (minutes: number) => floorOf(Date.now() - minutes * 60_000);
+    const now = Date.now();
+    const ago = (minutes: number) => floorOf(now - minutes * 60_000);
     const entry = (minutes: number, names: string) => changeStamp(ago(minutes), ago(minutes)) + names + END;
     await scene.query(
       'update profiles set attribute_changes = $1 where id = $2',
