@@ -31,6 +31,8 @@ export interface SceneOptions {
 
 export interface Settling {
   load?: Load;
+  /** A further load, in another workspace. */
+  flood?: Load;
   circles?: Circles;
   /** Milliseconds in which all accepted objects should be applied. */
   deadline?: number;
@@ -153,27 +155,17 @@ export class Scene {
    */
   async waitUntilApplied(
     fleet: Fleet,
-    { load, circles, deadline, mayLose, whenDrained, compare, growth = 150 }: Settling,
+    { load, flood, circles, deadline, mayLose, whenDrained, compare, growth = 150 }: Settling,
   ): Promise<{ drained: number }> {
     const timeout = deadline ?? this.choose(180_000, 60_000);
     this.say('waiting for the last answers');
-    await Promise.all([load?.stop(), circles?.stop()]);
+    await Promise.all([load?.stop(), flood?.stop(), circles?.stop()]);
     const took = await this.#drain(fleet, timeout);
     const drained = Date.now();
     this.figure('drained after the last answer', took / 1000, 's', { atMost: timeout / 1000 });
     await whenDrained?.();
     this.say('comparing');
-    if (load) {
-      const stored = await readPeople(fleet.pool, fleet.workspace.id, load.journal);
-      const { findings, sums, lostAsAllowed } = checkPeople(load.journal, stored, mayLose);
-      this.findings.push(...findings);
-      this.sums.push(sums);
-      if (mayLose) this.notes.push(`${lostAsAllowed} acknowledged objects were lost with the queue`);
-      const statuses = [...load.journal.statuses()].map(([status, count]) => `${status || 'none'}: ${count}`);
-      this.notes.push(`requests by answer: ${statuses.join(', ')}`);
-      this.figure('replies that do not fit their request', load.surprises.length, '', { atMost: 0 });
-      this.notes.push(...load.surprises.slice(0, MAX_NAMED));
-    }
+    for (const one of [load, flood]) if (one) await this.#comparePeople(fleet, one, mayLose);
     if (circles) {
       this.findings.push(...(await checkCircles(fleet.pool, circles.workspace.id, circles.circles)));
       this.figure('replies about identities that do not fit', circles.surprises.length, '', { atMost: 0 });
@@ -189,6 +181,19 @@ export class Scene {
       this.figure(`${invariant} ${invariants[invariant]}: violations`, of.length, '', { atMost: 0 });
     }
     return { drained };
+  }
+
+  async #comparePeople(fleet: Fleet, load: Load, mayLose: Settling['mayLose']): Promise<void> {
+    const { journal, workspace, surprises } = load;
+    const stored = await readPeople(fleet.pool, workspace.id, journal);
+    const { findings, sums, lostAsAllowed } = checkPeople(journal, stored, mayLose);
+    this.findings.push(...findings);
+    this.sums.push(sums);
+    if (mayLose) this.notes.push(`${lostAsAllowed} acknowledged objects were lost with the queue`);
+    const statuses = [...journal.statuses()].map(([status, count]) => `${status || 'none'}: ${count}`);
+    this.notes.push(`requests by answer: ${statuses.join(', ')}`);
+    this.figure('replies that do not fit their request', surprises.length, '', { atMost: 0 });
+    this.notes.push(...surprises.slice(0, MAX_NAMED));
   }
 
   /**

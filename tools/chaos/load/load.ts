@@ -1,12 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { countProcessed, type Fleet, type Member } from '../../../test/setup/fleet.ts';
 import { waitUntil } from '../../../test/setup/wait-until.ts';
+import type { TestWorkspace } from '../../../test/setup/workspace.ts';
 import { postHead, toMessage } from '../../load/bodies.ts';
 import { HttpConnection } from '../../load/http-connection.ts';
 import { Journal } from './journal.ts';
 import { kindsOf, makeRound, ROUNDS, type Wire } from './people.ts';
 
 export interface LoadOptions {
+  /** By default the workspace of the fleet. */
+  workspace?: TestWorkspace;
   clients?: number;
   /** Number of clients that send, by default all. The others pause. */
   active?: number;
@@ -32,6 +35,7 @@ export interface Manner extends Pick<LoadOptions, 'active' | 'maxUnapplied' | 'r
 }
 
 export interface Load {
+  workspace: TestWorkspace;
   journal: Journal;
   /** Returns the number of requests in flight to a web process. */
   inFlight(edge: string): number;
@@ -62,7 +66,7 @@ const MAX_SURPRISES = 20;
  * continue with their next round.
  */
 export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
-  const { clients = 8, peoplePerRequest = 3, pause = 50, rate } = options;
+  const { workspace = fleet.workspace, clients = 8, peoplePerRequest = 3, pause = 50, rate } = options;
   const pass = options.pass ?? ((send) => send());
   const journal = new Journal();
   const surprises: string[] = [];
@@ -97,7 +101,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
     const connections = new Map<number, HttpConnection>();
     /** Web processes that have asked this client to close its connection. */
     const leaving = new Set<string>();
-    const head = postHead('127.0.0.1', '/users/track', fleet.workspace.key);
+    const head = postHead('127.0.0.1', '/users/track', workspace.key);
     const people = Array.from({ length: peoplePerRequest * POOL }, () => ({ person: born++, round: 0 }));
     let isRefused = false;
     for (let turn = number; !stopping; turn++) {
@@ -204,6 +208,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
     ...Array.from({ length: clients }, (_, number) => run(number)),
   ]);
   return {
+    workspace,
     journal,
     surprises,
     change(manner) {

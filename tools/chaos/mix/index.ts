@@ -1,8 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { backends } from '../../../test/setup/fleet.ts';
+import { createWorkspace } from '../../../test/setup/workspace.ts';
 import { pick } from '../../load/random.ts';
 import { quantile } from '../answers.ts';
 import { untilLanesMove } from '../lanes-move.ts';
+import { raiseLimitsOf } from '../load/limits.ts';
+import { type LoadOptions, startLoad } from '../load/load.ts';
 import { startOwnPostgres } from '../own-postgres.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
@@ -28,7 +31,13 @@ const PAUSE_MS = 30_000;
 /** Maximum milliseconds to wait for the lanes after a fault. */
 const RECOVERY_TIMEOUT_MS = 120_000;
 
-/** The long form: one fleet with random faults, one after the other, which are the same for the same seed. */
+/** Two workspaces send as fast as they get responses, also while their share of the queue is full. */
+const FLOOD: LoadOptions = { clients: 8, peoplePerRequest: 25, maxUnapplied: Number.POSITIVE_INFINITY };
+
+/**
+ * The long form: one fleet that two workspaces flood, with random faults, one after the other, which are the same for the same
+ * seed.
+ */
 export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario {
   return {
     number: 0,
@@ -44,19 +53,22 @@ export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario 
       const { fleet, load, circles } = await beginTraffic(
         scene,
         { url: postgres.url, env: { QUEUE_TIMEOUT_MS: '2000' } },
-        { peoplePerRequest: 25, maxUnapplied: 20_000 },
+        FLOOD,
       );
+      const workspace = await createWorkspace(fleet.pool, 'flood');
+      await raiseLimitsOf(fleet.pool, workspace.id);
+      const flood = startLoad(fleet, { ...FLOOD, workspace });
+      const acknowledged = () => load.journal.acknowledged + flood.journal.acknowledged;
       const target: Target = { fleet, postgres, redis: fleet.redis, random: scene.random };
       const from = Date.now();
       const struck = new Map<string, number[]>();
-      while (Date.now() - from < minutes * 60_000 || load.journal.acknowledged < objects) {
+      while (Date.now() - from < minutes * 60_000 || acknowledged() < objects) {
         const fault = pick(scene.random, possible);
         const pause = 500 + scene.random() * 3500;
-        scene.say(`${load.journal.acknowledged.toLocaleString('en')} objects; next: ${fault.name}`);
-        const goal = load.journal.acknowledged + objects / FAULTS;
+        scene.say(`${acknowledged().toLocaleString('en')} objects; next: ${fault.name}`);
+        const goal = acknowledged() + objects / FAULTS;
         await sleep(pause);
-        for (const end = Date.now() + PAUSE_MS; load.journal.acknowledged < goal && Date.now() < end; )
-          await sleep(100);
+        for (const end = Date.now() + PAUSE_MS; acknowledged() < goal && Date.now() < end; ) await sleep(100);
         const began = Date.now();
         await fault.strike(target);
         const lasted = Date.now() - began;
@@ -66,7 +78,7 @@ export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario 
         const minute = ((Date.now() - from) / 60_000).toFixed(1);
         const seconds = (milliseconds: number) => `${(milliseconds / 1000).toFixed(1)} s`;
         print(
-          `  ${minute} min, ${load.journal.acknowledged.toLocaleString('en')} objects: ${fault.name}, ${seconds(lasted)}; every lane moves after ${seconds(recovery)}`,
+          `  ${minute} min, ${acknowledged().toLocaleString('en')} objects: ${fault.name}, ${seconds(lasted)}; every lane moves after ${seconds(recovery)}`,
         );
         if (recovery === Number.POSITIVE_INFINITY) break;
       }
@@ -76,12 +88,12 @@ export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario 
           `${recoveries.length} × ${name}: every lane moves after ${(median / 1000).toFixed(1)} s (median), ${(longest / 1000).toFixed(1)} s (longest)`,
         );
       }
-      scene.figure('acknowledged objects', load.journal.acknowledged, '', { atLeast: objects });
+      scene.figure('acknowledged objects', acknowledged(), '', { atLeast: objects });
       scene.figure('faults', scene.recoveries.length, '', { atLeast: 1 });
       scene.figure('longest until every lane moves again', Math.max(...scene.recoveries) / 1000, 's', {
         atMost: 30,
       });
-      await scene.waitUntilApplied(fleet, { load, circles, deadline: 300_000, growth: 300 });
+      await scene.waitUntilApplied(fleet, { load, flood, circles, deadline: 300_000, growth: 300 });
     },
   };
 }
