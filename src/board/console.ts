@@ -232,7 +232,7 @@ async function serve<Services extends ShellServices>(
   if ('to' in reply) response.redirect(303, reply.to);
   else if ('framed' in reply) response.set('Content-Security-Policy', FRAMED).type('html').send(reply.framed);
   else if ('file' in reply) {
-    services.log.info({ path: request.path, account_id: viewer.accountId }, 'console download');
+    services.log.info({ path: page.path, account_id: viewer.accountId }, 'console download');
     if (!(await download(response, reply)))
       throw new PageError(503, 'Too many downloads are running. Try again in a few seconds.');
   } else {

@@ -59,6 +59,8 @@ export interface RefusedObjectsOf {
   /** Id of the endpoint. */
   operation: string;
   body: Record<string, Json>;
+  /** Number of its objects that were added to the lanes. */
+  accepted: number;
   rejected: readonly Rejection[];
 }
 
@@ -132,7 +134,7 @@ export class RefusedObjects implements Service {
 
   /** Notes the refused objects of a request. Never waits and never throws for what a client sent. */
   note(request: RefusedObjectsOf): void {
-    const { requestId, workspaceId, keyId = NIL_UUID, operation, body, rejected } = request;
+    const { requestId, workspaceId, keyId = NIL_UUID, operation, body, accepted, rejected } = request;
     const hour = this.#hourOf(requestId);
     const objects: RefusedRequest['objects'] = [];
     let opensGroup = false;
@@ -152,7 +154,7 @@ export class RefusedObjects implements Service {
       const shape = maskValues(objectAt(body, first));
       group.sample = typeof shape === 'object' && shape !== null ? shape : [shape];
     }
-    const kept = { workspaceId, requestId, keyId, operation, rejected: rejected.length, objects };
+    const kept = { workspaceId, requestId, keyId, operation, accepted, rejected: rejected.length, objects };
     this.#keep(hour.kept, kept, opensGroup);
     this.#keepForUsers(hour.kept, request, objects);
   }

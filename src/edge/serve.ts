@@ -49,6 +49,8 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
     services.refusedObjects.note({
       ...{ requestId, workspaceId: admission.caller.workspaceId, keyId: admission.requester.keyId },
       ...{ operation: operation.id, body: admission.body, rejected: answer.rejected },
+      // The lanes have nothing of a direct operation, and the first request's id for a repeated one.
+      accepted: operation.kind === 'direct' || answer.repeats !== undefined ? 0 : answer.accepted,
     });
   const milliseconds = performance.now() - started;
   const answered = { operation, request, requestId, answer, requester: admission.requester, milliseconds };

@@ -85,10 +85,25 @@ function setState(state: 'active' | 'paused'): Action<DestinationRow, Record<nev
 }
 
 /**
- * Sends an empty batch.
+ * Sends an empty batch, and records the result in the audit.
  * @throws {Refusal} if the destination does not accept it
  */
-async function test({ database, config }: Context, one: DestinationRow): Promise<void> {
+async function test(context: Context, one: DestinationRow): Promise<void> {
+  const record = (result: Record<string, Json>) =>
+    recordAudit(context.database.pool, context.actor, [
+      entryOf('streams.test', one, { name: one.name, ...result }),
+    ]);
+  try {
+    await sendEmpty(context, one);
+  } catch (error) {
+    if (error instanceof Refusal) await record({ reached: false, error: error.message });
+    throw error;
+  }
+  await record({ reached: true });
+}
+
+/** @throws {Refusal} if the destination does not accept an empty batch */
+async function sendEmpty({ database, config }: Context, one: DestinationRow): Promise<void> {
   const secret = await readDestinationSecret(database.pool, one);
   try {
     const destination = openDestination({ ...one, secret }, openingBy(config, integrationKeys(config)));

@@ -1,5 +1,5 @@
 import { normalizeEmail, searchedPhone } from '../profile/addresses.ts';
-import { toProfileId, toServiceId } from '../profile/identifier.ts';
+import { MAX_EXTERNAL_ID_BYTES, toProfileId, toServiceId } from '../profile/identifier.ts';
 import { searchUsers, type UserSearch } from '../store/profile-search.ts';
 import { optional, readExternalId, text } from './fields.ts';
 import { InvalidValue, Refusal } from './refusal.ts';
@@ -44,7 +44,10 @@ function readPhone(given: string): string {
 /** The options that identify a user. Exactly one is needed. */
 const options = {
   external_id: optional(
-    text({ label: 'External id', help: 'external id of the user', value: 'id' }, readExternalId),
+    text({ label: 'External id', help: 'external id of the user', value: 'id' }, readExternalId, {
+      maxLength: MAX_EXTERNAL_ID_BYTES,
+      isExact: true,
+    }),
   ),
   service_id: optional(
     text(

@@ -80,6 +80,7 @@ export const auditActions = {
   'streams.remove': ['penstock streams remove', 'post /streams/:id'],
   'streams.replay': ['penstock streams replay-from', 'post /streams/:id'],
   'streams.resume': ['penstock streams resume', 'post /streams/:id'],
+  'streams.test': ['penstock streams test', 'post /streams/:id'],
   'subscription_groups.archive': ['penstock groups archive', 'post /groups/:id'],
   'subscription_groups.create': ['penstock groups create', 'post /groups'],
   'syncs.cancel': ['penstock integrations cancel', 'post /syncs/:id'],

@@ -85,6 +85,8 @@ export interface RefusedRequest {
   requestId: string;
   keyId: string;
   operation: string;
+  /** Number of its objects that were added to the lanes; 0 in rows of earlier releases. */
+  accepted: number;
   /** Number of its refused objects. */
   rejected: number;
   /** The first of its refused objects. */
@@ -93,10 +95,11 @@ export interface RefusedRequest {
 
 /** Inserts by primary key. Existing requests are not changed. */
 const addRefusedRequestsStatement = `
-  insert into refused_requests (workspace_id, request_id, api_key_id, operation, rejected, objects)
-  select given.workspace_id, given.request_id, given.api_key_id, given.operation, given.rejected, given.objects
-  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::integer[], $6::jsonb[])
-    as given (workspace_id, request_id, api_key_id, operation, rejected, objects)
+  insert into refused_requests (workspace_id, request_id, api_key_id, operation, accepted, rejected, objects)
+  select given.workspace_id, given.request_id, given.api_key_id, given.operation, given.accepted, given.rejected,
+    given.objects
+  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::integer[], $6::integer[], $7::jsonb[])
+    as given (workspace_id, request_id, api_key_id, operation, accepted, rejected, objects)
   order by given.workspace_id, given.request_id
   on conflict (workspace_id, request_id) do nothing`;
 
@@ -113,6 +116,7 @@ export async function addRefusedRequests(pool: Pool, requests: readonly RefusedR
         uuidArray(rows, (row) => row.requestId),
         uuidArray(rows, (row) => row.keyId),
         textArray(rows, (row) => row.operation),
+        integerArray(rows, (row) => row.accepted),
         integerArray(rows, (row) => row.rejected),
         jsonArray(rows, (row) => row.objects),
       ],
@@ -124,8 +128,8 @@ export async function addRefusedRequests(pool: Pool, requests: readonly RefusedR
 /** Reads by primary key. */
 const findRefusedRequestStatement = `
   select refused_requests.workspace_id as "workspaceId", refused_requests.request_id as "requestId",
-    refused_requests.api_key_id as "keyId", refused_requests.operation, refused_requests.rejected,
-    refused_requests.objects
+    refused_requests.api_key_id as "keyId", refused_requests.operation, refused_requests.accepted,
+    refused_requests.rejected, refused_requests.objects
   from refused_requests
   where refused_requests.workspace_id = $1::uuid and refused_requests.request_id = $2::uuid`;
 

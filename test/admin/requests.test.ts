@@ -39,7 +39,7 @@ async function recordRefused(reason: string, objects = 1): Promise<string> {
   const named = { inputArray: 'events', reason, field: 'name' };
   const cause = { workspaceId, operation: 'users.track', keyId, ...named };
   await addRefusedRequests(database.pool, [
-    { ...cause, requestId, rejected: objects, objects: [{ ...named, index: 0 }] },
+    { ...cause, requestId, accepted: 0, rejected: objects, objects: [{ ...named, index: 0 }] },
   ]);
   await addRefusedObjects(database.pool, [
     { ...cause, hour: new Date(), objects, lastRequestId: requestId, sampleRequestId: requestId, sample: {} },

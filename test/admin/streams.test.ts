@@ -29,6 +29,11 @@ test('penstock streams manages a webhook stream and shows its secret once', asyn
   expect(receiver.taken[0]).toMatchObject({ messages: [] });
   receiver.answer = (response) => void response.writeHead(500).end();
   expectRefusal(await on.run('streams test crm --workspace shop'), 'the destination answered 500');
+  const tests = (await on.json('audit --action streams.test')).entries;
+  expect(tests.map(({ detail }: { detail: object }) => detail)).toEqual([
+    { name: 'crm', reached: false, error: expect.stringContaining('answered 500') },
+    { name: 'crm', reached: true },
+  ]);
   expect(await on.json('streams pause crm --workspace shop')).toMatchObject({ state: 'paused' });
   expect(await on.json('streams resume crm --workspace shop')).toMatchObject({ state: 'active' });
   const at = '2026-01-31T12:00:00.000Z';

@@ -35,7 +35,6 @@ const reading = new Set([
     'import list',
     'retention plan',
     'retention show',
-    'streams test',
     'users blocked',
     'users find',
     'users show',

@@ -98,7 +98,9 @@ export async function openConsole(env: Record<string, string> = {}) {
     };
     const { reason, field, inputArray, operation, keyId } = cause;
     const objects = [3, 7].map((index) => ({ inputArray, index, reason, field }));
-    await addRefusedRequests(pool, [{ workspaceId, requestId, keyId, operation, rejected: 2, objects }]);
+    await addRefusedRequests(pool, [
+      { workspaceId, requestId, keyId, operation, accepted: 0, rejected: 2, objects },
+    ]);
     await addRefusedObjects(pool, [cause]);
     const query = { workspace: workspaceId, reason, operation, array: inputArray, field, key: keyId };
     return { requestId, path: pathWith('/refused-objects/cause', query) };

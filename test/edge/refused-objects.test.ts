@@ -50,7 +50,7 @@ const required = (index: number, field = 'name') => ({
 
 const request = (change: Partial<RefusedObjectsOf> = {}): RefusedObjectsOf => ({
   ...{ requestId: newId(), workspaceId, keyId, operation: 'users.track' },
-  ...{ body: { events: [{ external_id: 'ada' }] }, rejected: [required(0)] },
+  ...{ body: { events: [{ external_id: 'ada' }] }, accepted: 0, rejected: [required(0)] },
   ...change,
 });
 

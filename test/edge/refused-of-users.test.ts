@@ -47,6 +47,7 @@ function note(refused: RefusedObjects, events: Json[], requestId = newId()) {
     keyId: newId(),
     operation: 'users.track',
     body: { events },
+    accepted: 0,
     rejected,
   });
   return requestId;

@@ -129,6 +129,23 @@ describe.each(eitherBackend)('G6: status of an accepted request; queue on %s, fo
     expect((await follow(waiting)).body).not.toHaveProperty('rejected');
   });
 
+  test('counts accepted objects as unknown if the lanes have lost them, next to rejected ones', async () => {
+    const lost = uuidv7();
+    // What web stores of the request `partly`, under an id that the lanes do not have.
+    await fleet.pool.query(
+      `insert into refused_requests (workspace_id, request_id, api_key_id, operation, accepted, rejected, objects)
+       select workspace_id, $2, api_key_id, operation, accepted, rejected, objects
+       from refused_requests where request_id = $1`,
+      [partly, lost],
+    );
+    expect((await follow(lost)).body).toEqual({
+      ...{ status: 'partially_applied', request_id: lost, accepted_at: expect.any(String), objects: [] },
+      unknown: 2,
+      rejected: [{ input_array: 'events', index: 1, reason: 'required', field: 'name' }],
+      message: 'success',
+    });
+  });
+
   test('is rejected for a request whose objects were all rejected', async () => {
     const { status, headers } = await send(fleet.edges[0]!.port, {
       ...{ path: '/users/track', key: fleet.workspace.key },

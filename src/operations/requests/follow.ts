@@ -133,7 +133,7 @@ export async function followRequest(
   return {
     ...(keyId !== undefined && { keyId }),
     objects: standings([...parts.values()], deadLetters),
-    unknown: Math.max(0, missing(parts) ?? 0),
+    unknown: Math.max(0, missing(parts) ?? (deadLetters.length > 0 ? 0 : (kept?.accepted ?? 0))),
     waits: [...parts].flatMap(([envelopeId, { lane }]) => (lane === undefined ? [] : [{ envelopeId, lane }])),
     deadLetters,
     refused: kept?.objects ?? [],

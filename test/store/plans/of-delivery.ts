@@ -93,7 +93,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
           ...{ sampleRequestId: requestId, sample: { name: '•••' } },
         },
       ]),
-    () => addRefusedRequests(store, [{ ...cause, requestId, rejected: 1, objects: [listed] }]),
+    () => addRefusedRequests(store, [{ ...cause, requestId, accepted: 0, rejected: 1, objects: [listed] }]),
     () => findRefusedRequest(store, workspaceId, requestId),
     () => sumRefusedObjects(store, { workspaceIds: [workspaceId], since: new Date(Date.now() - 86_400_000) }),
     () => sumRefusedByKey(store, { workspaceIds: [workspaceId], since: new Date(Date.now() - 86_400_000) }),
