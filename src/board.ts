@@ -73,7 +73,7 @@ async function main(host: Host): Promise<void> {
   );
   producer = installation.guard(lanes);
   loss = installation.loss;
-  const self = { missing, objects: () => 0, address: () => board.url.replace('http://', '') };
+  const self = { missing, objects: () => 0, address: () => board.address };
   const heartbeat = startHeartbeat('board', { id, pool, log }, self);
   dependencies.onChange(heartbeat.soon);
   clockSkew = heartbeat.clockSkew;

@@ -5,7 +5,7 @@ import type { Lacking, Readings } from '../checks/readings.ts';
 import { usersDelete } from '../operations/users.delete.ts';
 import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
-import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
+import { addressOf, limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
 import { createStrangersLog, type Log } from '../platform/log.ts';
 import { ResponseOrder } from '../platform/response-order.ts';
 import { traceRequests } from '../platform/tracing.ts';
@@ -72,6 +72,8 @@ interface BoardOptions {
 }
 
 export interface Board extends Service {
+  /** Host and port at which other machines reach it, for example `console-1:3001`. */
+  address: string;
   /** Base URL of the console, without a trailing slash. */
   url: string;
 }
@@ -140,6 +142,7 @@ export async function startBoard({
   const { address, family, port } = server.address() as AddressInfo;
   return {
     name: 'board',
+    address: addressOf(server),
     url: `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`,
     async stop() {
       const closed = once(server, 'close');

@@ -237,7 +237,7 @@ export const laneChecks: readonly Check[] = [
       fix: [
         '- If another program holds the lock, end its transaction: commit it, roll it back, or run `select pg_terminate_backend(<holder>)`, which rolls it back. The lane then continues by itself.',
         '- If one object fails, wait: it becomes a dead letter, and the lane continues.',
-        '- If many lanes wait because there is too much work, start more workers, up to `LANES` times `SHARDS`. One worker at a time works on a lane, so more workers do not help a single lane that a lock or an object blocks.',
+        '- If many lanes wait because there is too much work and the queue is in Redis, start more workers, up to `LANES` times `SHARDS`. With `QUEUE=postgres`, one worker works on all lanes. One worker at a time works on a lane, so more workers do not help a single lane that a lock or an object blocks.',
         '- If an object ends workers, wait: after four such ends it is [set aside](crashed-jobs.md), and the lane continues. Jobs of `sync` are set aside after two.',
         '- If the job is unreadable, finish the upgrade.',
       ],

@@ -236,7 +236,7 @@ export const storeChecks: readonly Check[] = [
         '2. Read the log of Redis: it says what happened to its file.',
       ],
       fix: [
-        '1. Ask clients to send the requests of that time range again, or send them from your own records, with the same `Idempotency-Key`. Each request then takes effect once, whether it was lost or not. If a client did not use a key, or the key is older than 24 hours, it must first read `GET /requests/{request_id}`. A queued request that is younger than `LEDGER_DAYS` and has the answer 404 is lost. If the answer has `unknown`, the request is lost in part: send only the objects that are missing. Direct operations and older requests always have the answer 404: compare them with your own records.',
+        '1. Ask clients to send the requests of that time range again, or send them from your own records, with the same `Idempotency-Key`. Each request then takes effect once, whether it was lost or not. If a client did not use a key, or the key is older than 24 hours, it must first read `GET /requests/{request_id}`. A queued request that is younger than `LEDGER_DAYS` and has the answer 404 is lost. If the answer to such a request has `unknown`, so many of its objects are lost: send only the objects that are missing. The answer says nothing about direct operations and older requests: compare them with your own records.',
         '2. Run `penstock queue confirm-loss <number>` with the highest `number` that `penstock queue losses` lists. It confirms this loss and all earlier ones, and ends the alert. You do not have to restart any process.',
         '3. To prevent another loss, set `appendonly yes` and `appendfsync always` in Redis, or `QUEUE=postgres`. See [Recover lost requests](redis-loss.md).',
       ],

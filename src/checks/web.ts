@@ -111,7 +111,7 @@ export const webChecks: readonly Check[] = [
       ],
       fix: [
         '- `queue_depth`: with the queue in Redis, start more workers, up to `LANES` times `SHARDS`, if Postgres has free cores. With the queue in Postgres, the first worker keeps all lanes. Find the sender with `penstock usage` or `penstock_usage_today`.',
-        '- `redis_memory`: start more workers, up to `LANES` times `SHARDS`, or raise `maxmemory`. More web processes do not help. See [PenstockRedisFull](#penstockredisfull).',
+        '- `redis_memory`: start more workers (with the queue in Redis, up to `LANES` times `SHARDS`), or raise `maxmemory`. More web processes do not help. See [PenstockRedisFull](#penstockredisfull).',
         '- `event_loop_lag`: start more web processes. Limit connections in your proxy.',
       ],
     },

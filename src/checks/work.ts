@@ -38,7 +38,7 @@ export const workChecks: readonly Check[] = [
       ],
       fix: [
         '1. Update the destination by other means, for example with `penstock export`.',
-        '2. Run `penstock streams replay-from` to go back as far as the log reaches. This also sets the count of lost transactions to 0 and ends the alert. The lost changes stay lost.',
+        '2. Run `penstock streams replay-from` with an `--at` before the beginning of the log, to deliver the whole log again. This also sets the count of lost transactions to 0 and ends the alert. The lost changes stay lost.',
       ],
     },
   },
@@ -123,8 +123,9 @@ export const workChecks: readonly Check[] = [
         'A destination of a [stream](streams.md) is more than 5 minutes behind, not counting the time for which it collects changes (`penstock_stream_gather_seconds`).',
       diagnose: [
         '1. Run `penstock streams show`. It shows the last error and the next attempt.',
-        '2. If all streams lag without an error, check with `penstock status` whether a `sync` process is running. If it is, look for a transaction that has been open for minutes: `select pid, xact_start, query from pg_stat_activity order by xact_start`.',
+        '2. If all streams lag without an error, look for a transaction that has been open for minutes: `select pid, xact_start, query from pg_stat_activity order by xact_start`.',
         '3. If `penstock_stream_yielded_seconds_total` grows, streams yield to requests. By default they yield for at most a minute (`STREAM_YIELD_SECONDS`), so a longer lag has another cause. If the processors of the machine are busy all the time, give `sync` a machine of its own.',
+        '4. If the alert ends and streams still lag, check with `penstock status` that a `sync` process is running: without one, the metric is missing.',
       ],
       fix: [
         '- Fix the destination, then run `penstock streams resume`, which tries at once.',
@@ -295,7 +296,7 @@ export const workChecks: readonly Check[] = [
         '3. If you find neither line, check `penstock_retention_overdue`. If it falls, a first run over many months is in progress: wait.',
       ],
       fix: [
-        'Start `sync`, or set `ARCHIVE_URL`. If you want to run the retention on your own schedule, run `penstock retention run`, which also ends the alert. If you want to keep all months, set `RETENTION_MONTHS=0` and run `penstock retention set --months forever`.',
+        'Set `ARCHIVE_URL`, and restart `sync` and `board`. If you want to run the retention on your own schedule, run `penstock retention run`, which also ends the alert. If you want to keep all months, set `RETENTION_MONTHS=0`, restart `sync` and `board`, and run `penstock retention set --workspace NAME --months forever` for each workspace that has a number of its own.',
       ],
     },
   },

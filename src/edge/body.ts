@@ -38,7 +38,7 @@ export function createSlices(): () => Promise<void> | undefined {
 export async function parsePieces(raw: Buffer, pieces: Piece[]): Promise<Json> {
   const yieldIfLong = createSlices();
   const values: Json[] = [];
-  /** The body with each object replaced by its number, the only objects left in the text. */
+  /** The text of the body, with `{"":N}` in the place of object N. Apart from the body itself, it has no other objects. */
   const rest: string[] = [];
   let from = 0;
   for (const { start, end, rule } of pieces) {
@@ -313,7 +313,8 @@ export function outlineOf(text: Uint8Array): 'whole' | 'too complex' | 'malforme
 function ruleOf({ depth, containers, keys }: { depth: number; containers: number; keys: number }) {
   const limits = OBJECT_LIMITS;
   if (depth > limits.depth) return `it must not nest deeper than ${MAX_DEPTH}`;
-  if (keys > limits.keys) return `it must not have more than ${limits.keys} keys with all that is in it`;
+  if (keys > limits.keys)
+    return `it must not have more than ${limits.keys} keys, including the keys of nested objects`;
   if (containers > limits.containers)
     return `it must not have more than ${limits.containers} objects and arrays in it`;
   return undefined;

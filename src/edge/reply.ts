@@ -50,7 +50,7 @@ interface SentAs {
   allowance?: Allowance | undefined;
   /** The workspace or company that unsent bytes are counted for; absent for a caller without a key. */
   owner?: string | undefined;
-  /** Counts bytes that the client does not read at once; absent for a refusal, which is short. */
+  /** Counts bytes that the client does not read at once; absent for errors outside of operations, which are short. */
   responses?: Responses;
 }
 

@@ -49,7 +49,7 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
     services.refusedObjects.note({
       ...{ requestId, workspaceId: admission.caller.workspaceId, keyId: admission.requester.keyId },
       ...{ operation: operation.id, body: admission.body, rejected: answer.rejected },
-      // The lanes have nothing of a direct operation, and the first request's id for a repeated one.
+      // A direct operation adds no jobs, and the jobs of a repeated request have the id of the first one.
       accepted: operation.kind === 'direct' || answer.repeats !== undefined ? 0 : answer.accepted,
     });
   const milliseconds = performance.now() - started;
@@ -132,7 +132,7 @@ async function admit(
     const key = authenticated instanceof Promise ? await authenticated : authenticated;
     requester = knownBy(key);
     request.arriving?.know();
-    // Before the rate limit, which may query a Redis with problems and counts requests that are not refused.
+    // Before the rate limit: its store may be unavailable, and a request that is refused here must not use it up.
     services.responses.requireRoom(key.companyId ?? key.workspaceId);
     const unwelcome = permit(operation, key) ?? shed(operation, key, services);
     if (unwelcome) return { error: unwelcome, requester };

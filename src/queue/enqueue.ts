@@ -98,9 +98,12 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     // The first request of a workspace is accepted if there is room, even if it takes more than half of the limit.
     if (own && isOverShare(own, count, bytes)) {
       return Promise.reject(
-        new QueueUnavailable('the workspace has more waiting for the queue than is still free', {
-          limit: 'share',
-        }),
+        new QueueUnavailable(
+          'the workspace has more objects or bytes waiting in this process than its buffer has free',
+          {
+            limit: 'share',
+          },
+        ),
       );
     }
     pendingObjects += count;

@@ -123,7 +123,10 @@ async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Pro
   const minUntil = loaded + Math.max(MIN_FOLD_MS, FOLD_TIMES * (loaded - began));
   const folded = await fold(round, changes, { poison, until: Math.max(until, minUntil) });
   // This is a bug in Penstock. The error turns the object into a dead letter, so that its lane can continue.
-  if (folded === 0) throw new TypeError('the object needs a reload after each load');
+  if (folded === 0)
+    throw new TypeError(
+      'fault in Penstock: the object could not be applied, because each load needs another one; report it',
+    );
   const sent = writeChanges(tx, changes, now);
   const written = { ...sent, changes, round: round.slice(0, folded) };
   const [, entries] = await answersTo([sent.stored, logged(written, terms)]);

@@ -232,7 +232,7 @@ async function noteAndCommit(tx: Connection, ended: Ended, commit: Commit): Prom
     () => named.length > 0 && recordAttributeNames(tx, named, claimed.now),
     () => usage.length > 0 && countUsage(tx, usage),
     () => countLanes(tx, tallyLanes(claimed.mine, counts)),
-    // Last, so that transactions that wait for the locks of this one get later ids.
+    // Last, so that transactions that wait for the locks of this one get later ids in the stream log.
     ...entries.map((some) => () => appendLog(tx, some, claimed.now)),
     // With replays, it has to be checked first that their dead letters still exist.
     () => replayed.length === 0 && commit(),

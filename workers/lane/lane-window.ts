@@ -33,8 +33,8 @@ const SIZES: SnapshotSizes = { min: 256, max: 4096, deep: 32_768 };
 const DEEP_MS = 250;
 
 /**
- * Milliseconds for which a snapshot of more than `SIZES.min` jobs stays in use, a deep one for `DEEP_MS`, while at least
- * this part of it is left. It saves time when the batches are small.
+ * Milliseconds for which a snapshot of more than `SIZES.min` jobs is used again; a deep snapshot is used again for `DEEP_MS`. Both
+ * only while at least `MIN_KEPT_PART` of their jobs are left. It saves time when the batches are small.
  */
 const KEPT_MS = 20;
 const MIN_KEPT_PART = 1 / 2;
@@ -54,7 +54,7 @@ const MIN_SIZE = 1 / ENOUGH_OBJECTS;
  * Limit on the envelope data in the window while several workspaces send, in full transactions. The workspaces divide
  * it among themselves. For a workspace without data in the window, the limit is twice as high.
  */
-const MAX_HELD = 4;
+const MAX_HELD = 2;
 
 /** Maximum number of data reads per snapshot. */
 const MAX_READS = 4;
@@ -470,7 +470,8 @@ const NO_ENDS: ReadonlySet<string> = new Set();
  * of such a tag is kept as an end: it stays unread, so that no later job of its workspace can take effect before the
  * missing ones.
  *
- * @param ids of jobs that have not taken effect: an end that is left out would guard nothing
+ * @param ids of jobs that have not taken effect. A job that has taken effect is omitted later, so as an end it would not block the
+ * jobs after it
  */
 function limitTags(ids: readonly string[], max: number): Pick<Snapshot, 'ids' | 'tags' | 'ends'> {
   const counts = new Map<string | undefined, number>();

@@ -19,8 +19,8 @@ import { type Batch, nextBatch, type WaitingEnvelope } from './next-batch.ts';
 import { type Slot, Slots } from './slots.ts';
 
 /** Target size of a transaction in objects and in bytes of JSON text. Larger ones would only increase waiting times. */
-export const ENOUGH_OBJECTS = 4000;
-export const ENOUGH_BYTES = 4_194_304;
+export const ENOUGH_OBJECTS = 8000;
+export const ENOUGH_BYTES = 8_388_608;
 
 /** Maximum concurrent transactions, without retries: a third one would find both cores or the disk busy. */
 const MAX_TRANSACTIONS = 2;
@@ -32,8 +32,8 @@ const SMALL_BATCH = 64;
 export const SHARED_LIMITS: Limits = { statement: 400, lock: 200 };
 
 /**
- * Timeouts in milliseconds of batches after a failure: for several objects, and for one object alone. If the first are
- * too short for valid objects, the second are not.
+ * Timeouts in milliseconds of batches after a failure: `SPLIT_LIMITS` for several objects, `ALONE_LIMITS` for one. A slow valid
+ * object may exceed the first, but not the second.
  */
 export const SPLIT_LIMITS: Limits = { statement: 2000, lock: 1200 };
 export const ALONE_LIMITS: Limits = { statement: 8000, lock: 5000 };

@@ -110,7 +110,9 @@ function endOfSource({ synced, failed, watermark }: Checkpoint, now: Date): RunE
   const notes: string[] = [];
   if (failed > 0) notes.push(`${grouped(failed)} ${failed === 1 ? 'row' : 'rows'} failed`);
   if (watermark !== undefined && watermark > now.toISOString())
-    notes.push(`an UPDATED_AT of ${watermark} is in the future: rows with an earlier one are no longer read`);
+    notes.push(
+      `an UPDATED_AT of ${watermark} is in the future: rows with an earlier UPDATED_AT are no longer read; give rows that must be read this time or a later one`,
+    );
   return { status: statusOf(synced, failed), message: notes.join('; ') || undefined };
 }
 

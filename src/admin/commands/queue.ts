@@ -31,7 +31,7 @@ export function addQueue(program: Command): void {
   }).action(show);
   addVerb(noun, 'set-lanes', {
     sentence:
-      'Change the number of lanes when no process runs and every lane is empty. If only shards are added, the lanes may hold jobs. Refuses at once if lanes must be empty, hold jobs and no process runs. Then start all processes with the new LANES and SHARDS.',
+      'Change the number of lanes or shards. Waits until no process runs. Fails if a lane still holds jobs, unless only shards are added. Then start all processes with the new LANES and SHARDS.',
     example: 'queue set-lanes 4',
   })
     .argument('<lanes>', `number of lanes, at most ${settings.LANES.maximum}`, parseLanes)
