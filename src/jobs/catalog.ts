@@ -46,6 +46,31 @@ const operation = (properties: Record<string, object>) => ({
 });
 const activity = { time: text, app_id: text, properties: { type: 'object' } } as const;
 
+const elements = { type: 'array' } as const;
+const keyed = { type: 'object', required: ['key'], properties: { key: text } } as const;
+
+/** The schema of an `AttributeChange`. */
+const change = {
+  type: 'object',
+  minProperties: 1,
+  maxProperties: 1,
+  additionalProperties: false,
+  rule: "must be an object with 'inc', 'array', 'merge' or 'objects'",
+  properties: {
+    inc: { type: 'number' },
+    array: { type: 'object', properties: { add: elements, remove: elements } },
+    merge: { type: 'object' },
+    objects: {
+      type: 'object',
+      properties: {
+        add: elements,
+        remove: { type: 'array', items: keyed },
+        update: { type: 'array', items: keyed },
+      },
+    },
+  },
+} as const;
+
 /** JSON schemas of accepted objects by kind, for all releases. */
 export const objectSchemas: Record<ObjectKind, object> = {
   attributes: {
@@ -55,7 +80,7 @@ export const objectSchemas: Record<ObjectKind, object> = {
       ...base,
       standard: { type: 'object' },
       set: { type: 'object' },
-      change: { type: 'object' },
+      change: { type: 'object', additionalProperties: change },
     },
   },
   events: {

@@ -1,8 +1,10 @@
 import { v5 as uuidv5, version } from 'uuid';
-import { type AcceptedObject, type Envelope, namedIdentifiers } from '../jobs/envelope.ts';
+import { objectSchemas } from '../jobs/catalog.ts';
+import { type AcceptedObject, type Envelope, namedIdentifiers, type ObjectKind } from '../jobs/envelope.ts';
 import { millisecondsOf } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import { findUnstorable, isRecord } from '../profile/values.ts';
+import { compile, describeError } from '../schemas/compile.ts';
 import { type Actor, audited } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import { fixDeadLetter, readDeadLetter } from '../store/dead-letter-actions.ts';
@@ -156,6 +158,10 @@ function acceptedAt({ id, failedAt }: DeadLetter): string {
   return new Date(millisecondsOf(id)).toISOString();
 }
 
+const checkObject = new Map(
+  Object.entries(objectSchemas).map(([kind, schema]) => [kind as ObjectKind, compile(schema)]),
+);
+
 /** Maximum bytes of JSON of a corrected object, well above what web accepts. */
 export const MAX_FIXED_BYTES = 1_048_576;
 
@@ -201,6 +207,8 @@ function readMended(text: string, kind: string): AcceptedObject {
   if (unstorable) throw new NotFixed(unstorable.error);
   const given = (object as { kind?: unknown }).kind;
   if (kind !== 'envelope' && given !== kind) throw new NotFixed(`'kind' must stay '${kind}'`);
+  const check = checkObject.get(kind as ObjectKind);
+  if (check && !check(object)) throw new NotFixed(describeError(check.errors![0]!).error);
   return object as AcceptedObject;
 }
 

@@ -246,6 +246,7 @@ describe('dead letters', () => {
       ['{"kind":', 'not valid JSON'],
       ['[]', 'must be a JSON object'],
       ['{"kind":"purchases"}', '&#39;kind&#39; must stay &#39;events&#39;'],
+      [JSON.stringify({ ...mended, time: undefined }), '&#39;time&#39; is required'],
       [`{"kind":"events","pad":"${'x'.repeat(1_048_577)}"}`, 'must have at most'],
     ] as const) {
       const answer = await fix(text);
