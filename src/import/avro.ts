@@ -12,7 +12,7 @@ import {
   plain,
   readValues,
 } from './avro-values.ts';
-import { unsnappy } from './codecs.ts';
+import { createUnsnappy } from './codecs.ts';
 
 /** Maximum bytes of the header, which contains the schema as text. */
 const MAX_HEADER_BYTES = 4_194_304;
@@ -147,14 +147,16 @@ function unpackerOf(codec: string): (packed: Buffer) => Buffer {
   if (codec === 'null') return (packed) => packed;
   if (codec === 'deflate')
     return (packed) => attempt(() => inflateRawSync(packed, { maxOutputLength: MAX_BLOCK_BYTES }));
-  if (codec === 'snappy')
+  if (codec === 'snappy') {
+    const unsnappy = createUnsnappy(MAX_BLOCK_BYTES);
     return (packed) => {
       if (packed.length < 4) throw new BrokenAvro('a block cannot be decompressed: it is truncated');
-      const unpacked = attempt(() => unsnappy(packed.subarray(0, -4), MAX_BLOCK_BYTES));
+      const unpacked = attempt(() => unsnappy(packed.subarray(0, -4)));
       if (crc32(unpacked) !== packed.readUInt32BE(packed.length - 4))
         throw new BrokenAvro('a block is damaged: its checksum differs');
       return unpacked;
     };
+  }
   throw new BrokenAvro(
     `its codec (${codec.slice(0, 50)}) is not supported; write the file with deflate or snappy`,
   );

@@ -1,4 +1,5 @@
 import { Decompress } from 'fzstd';
+import { snappyUncompressor } from 'hysnappy';
 
 /**
  * Thrown for Zstandard data that cannot be decompressed. The message does not contain the name of the file.
@@ -147,56 +148,29 @@ class BrokenSnappy extends Error {
 }
 
 /**
- * Decompresses a block of Snappy (raw format, without frames).
- * @param maxBytes maximum bytes after decompression
- * @throws {BrokenSnappy}
+ * Creates a function that decompresses blocks of Snappy (raw format, without frames). Its memory grows to the
+ * largest block and is released with the function.
+ * @param maxBytes maximum bytes of a block after decompression
  */
-export function unsnappy(packed: Buffer, maxBytes: number): Buffer {
-  let at = 0;
+export function createUnsnappy(maxBytes: number): (packed: Buffer) => Buffer {
+  const uncompress = snappyUncompressor();
+  return (packed) => {
+    const length = snappyLength(packed);
+    if (length > maxBytes)
+      throw new BrokenSnappy(`it has more than ${maxBytes} bytes after decompression, which is the limit`);
+    const { buffer, byteOffset } = uncompress(packed, length);
+    return Buffer.from(buffer, byteOffset, length);
+  };
+}
+
+/** Reads the length after decompression from the start of a block, because hysnappy requires it. @throws {BrokenSnappy} */
+function snappyLength(packed: Buffer): number {
   let length = 0;
-  for (let shift = 0; ; shift += 7) {
-    const byte = packed[at++];
-    if (byte === undefined || shift > 28) throw new BrokenSnappy('its length is missing or not valid');
-    length += (byte & 0x7f) * 2 ** shift;
-    if (byte < 0x80) break;
+  for (let at = 0; at < 5; at++) {
+    const byte = packed[at];
+    if (byte === undefined) break;
+    length += (byte & 0x7f) * 2 ** (7 * at);
+    if (byte < 0x80) return length;
   }
-  if (length > maxBytes)
-    throw new BrokenSnappy(`it has more than ${maxBytes} bytes after decompression, which is the limit`);
-  const unpacked = Buffer.alloc(length);
-  let to = 0;
-
-  function little(bytes: number): number {
-    if (at + bytes > packed.length) throw new BrokenSnappy('it is truncated');
-    at += bytes;
-    return packed.readUIntLE(at - bytes, bytes);
-  }
-
-  function literal(tag: number): void {
-    const bytes = (tag < 60 ? tag : little(tag - 59)) + 1;
-    if (at + bytes > packed.length || to + bytes > length) throw new BrokenSnappy('it is truncated');
-    packed.copy(unpacked, to, at, at + bytes);
-    at += bytes;
-    to += bytes;
-  }
-
-  function copy(bytes: number, back: number): void {
-    if (back === 0 || back > to || to + bytes > length)
-      throw new BrokenSnappy('it has a copy from outside its data');
-    // Source and target may overlap. The bytes are then copied one at a time, so that new bytes are read
-    // again.
-    if (back >= bytes) unpacked.copy(unpacked, to, to - back, to - back + bytes);
-    else for (let index = 0; index < bytes; index++) unpacked[to + index] = unpacked[to - back + index]!;
-    to += bytes;
-  }
-
-  while (at < packed.length) {
-    const tag = packed[at++]!;
-    const bytes = (tag >> 2) + 1;
-    const kind = tag & 3;
-    if (kind === 0) literal(tag >> 2);
-    else if (kind === 1) copy(((tag >> 2) & 7) + 4, ((tag >> 5) << 8) | little(1));
-    else copy(bytes, little(kind === 2 ? 2 : 4));
-  }
-  if (to !== length) throw new BrokenSnappy('it has fewer bytes than its given length');
-  return unpacked;
+  throw new BrokenSnappy('its length is missing or not valid');
 }

@@ -2,6 +2,7 @@ import type { Hash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { crc32, createGunzip, createInflateRaw, type Gunzip, type InflateRaw } from 'node:zlib';
+import { type Entry, fromRandomAccessReaderPromise, RandomAccessReader, type ZipFile } from 'yauzl';
 import { readAt } from '../platform/files.ts';
 import { unzstd } from './codecs.ts';
 
@@ -57,7 +58,7 @@ function unpacked(kind: Kind, packed: AsyncGenerator<Buffer>, name: string): Asy
 
 async function* entryBytes(source: Source, entry: ZipEntry): AsyncGenerator<Buffer> {
   const name = `${source.name}: ${entry.name}`;
-  const from = await dataOffset(source.handle, entry);
+  const from = await entry.dataOffset();
   const packed = rawBytes({ ...source, from, size: Math.min(source.size, from + entry.packedBytes) });
   yield* checked(entry.isDeflated ? unzipped(packed, name, createInflateRaw(UNZIP)) : packed, entry);
 }
@@ -114,26 +115,16 @@ interface ZipEntry {
   bytes: number;
   /** Offset of the local header, which precedes the bytes of the file. */
   offset: number;
+  /** Returns the offset of the compressed bytes. @throws {BrokenZip} */
+  dataOffset(): Promise<number>;
 }
 
-const END = 0x06054b50;
-const END_BYTES = 22;
-/** A comment may follow the end record. */
-const MAX_COMMENT_BYTES = 65_535;
-const END_64_LOCATOR = 0x07064b50;
-const LOCATOR_BYTES = 20;
-const END_64 = 0x06064b50;
-const END_64_BYTES = 56;
-const CENTRAL = 0x02014b50;
-const CENTRAL_BYTES = 46;
-const LOCAL = 0x04034b50;
+/** Bytes of a local header without its variable fields. */
 const LOCAL_BYTES = 30;
 
-/** Maximum number of files in an archive, and maximum bytes of its file list. */
+/** Maximum number of files in an archive, and maximum bytes of the names and extra fields in its file list. */
 const MAX_ENTRIES = 10_000;
 const MAX_LIST_BYTES = 16_777_216;
-
-const IN_64_BITS = 0xffffffff;
 
 /**
  * Lists the non-empty files of a zip archive, sorted by name. Hidden files and `__MACOSX` folders are
@@ -141,105 +132,99 @@ const IN_64_BITS = 0xffffffff;
  * @throws {BrokenZip}
  */
 export async function listZip(handle: FileHandle, size: number): Promise<ZipEntry[]> {
-  const { at, bytes, count } = await findList(handle, size);
-  if (count > MAX_ENTRIES) throw new BrokenZip(`it has more than ${MAX_ENTRIES} files`);
-  if (bytes > MAX_LIST_BYTES || at + bytes > size) throw new BrokenZip('its file list is damaged');
-  const list = await readRange(handle, at, bytes);
-  const entries: ZipEntry[] = [];
-  for (let index = 0, from = 0; index < count; index++) {
-    if (from + CENTRAL_BYTES > list.length || list.readUInt32LE(from) !== CENTRAL)
-      throw new BrokenZip('its file list is damaged');
-    const [nameBytes, extraBytes, commentBytes] = [28, 30, 32].map((field) =>
-      list.readUInt16LE(from + field),
-    );
-    const nameEnd = from + CENTRAL_BYTES + nameBytes!;
-    entries.push(readEntry(list.subarray(from, nameEnd), list.subarray(nameEnd, nameEnd + extraBytes!)));
-    from = nameEnd + extraBytes! + commentBytes!;
-  }
-  refuseOverlaps(entries, at);
+  // Names are only displayed, so yauzl must not reject names such as `../a.csv`.
+  const options = { autoClose: false, decodeStrings: false };
+  const zip = await describing('it is truncated or damaged', () =>
+    fromRandomAccessReaderPromise(new HandleReader(handle), size, options),
+  );
+  if (zip.entryCount > MAX_ENTRIES) throw new BrokenZip(`it has more than ${MAX_ENTRIES} files`);
+  const entries = await describing('its file list is damaged', () => readList(zip));
+  refuseOverlaps(entries, size);
   return entries
     .filter(({ name, bytes }) => bytes > 0 && !/(^|\/)(__MACOSX\/|\.[^./])/.test(name))
     .sort((one, other) => (one.name < other.name ? -1 : 1));
+}
+
+async function readList(zip: ZipFile): Promise<ZipEntry[]> {
+  const entries: ZipEntry[] = [];
+  let bytes = 0;
+  for await (const entry of zip.eachEntry()) {
+    bytes += entry.fileNameLength + entry.extraFieldLength + entry.fileCommentLength;
+    if (bytes > MAX_LIST_BYTES) throw new BrokenZip(`its file list is larger than ${MAX_LIST_BYTES} bytes`);
+    entries.push(toEntry(zip, entry));
+  }
+  return entries;
+}
+
+function toEntry(zip: ZipFile, entry: Entry): ZipEntry {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: a terminal would interpret them
+  const name = entry.fileNameRaw.toString('utf8').replace(/[\u0000-\u001f\u007f-\u009f]/g, '?');
+  if (entry.isEncrypted()) throw new BrokenZip(`${name} is encrypted`);
+  if (!entry.canDecodeFileData())
+    throw new BrokenZip(`${name} has an unsupported compression method (${entry.compressionMethod})`);
+  const dataOffset = async () => {
+    const header = await zip.readLocalFileHeaderPromise(entry, { minimal: true });
+    return header.fileDataStart;
+  };
+  return {
+    name,
+    isDeflated: entry.compressionMethod === 8,
+    crc: entry.crc32,
+    packedBytes: entry.compressedSize,
+    bytes: entry.uncompressedSize,
+    offset: entry.relativeOffsetOfLocalHeader,
+    dataOffset: () => describing(`${name} is not at the position in the file list`, dataOffset),
+  };
+}
+
+/** Runs a call of yauzl and puts a description before the message of its error. @throws {BrokenZip} */
+async function describing<Result>(what: string, call: () => Promise<Result>): Promise<Result> {
+  try {
+    return await call();
+  } catch (error) {
+    if (error instanceof BrokenZip) throw error;
+    throw new BrokenZip(`${what}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Reads the headers of an archive for yauzl. `rawBytes` reads the bytes of its files. */
+class HandleReader extends RandomAccessReader {
+  #handle: FileHandle;
+
+  constructor(handle: FileHandle) {
+    super();
+    this.#handle = handle;
+  }
+
+  // biome-ignore lint/complexity/useMaxParams: the signature of yauzl
+  override read(
+    target: Buffer,
+    offset: number,
+    length: number,
+    position: number,
+    callback: (error: Error | null) => void,
+  ): void {
+    readAt(this.#handle, position, length).then(
+      (bytes) => {
+        bytes.copy(target, offset);
+        callback(bytes.length < length ? new Error('the archive ends too early') : null);
+      },
+      (error) => callback(error),
+    );
+  }
 }
 
 /**
  * Rejects entries that share bytes: they would expand to far more than the size of the archive, and no
  * ordinary program writes them.
  */
-function refuseOverlaps(entries: readonly ZipEntry[], list: number): void {
+function refuseOverlaps(entries: readonly ZipEntry[], size: number): void {
   const inOrder = [...entries].sort((one, other) => one.offset - other.offset);
   for (const [index, { name, offset, packedBytes }] of inOrder.entries()) {
-    const next = inOrder[index + 1]?.offset ?? list;
+    const next = inOrder[index + 1]?.offset ?? size;
     if (offset + LOCAL_BYTES + packedBytes > next)
       throw new BrokenZip(`${name} overlaps the next file in the archive`);
   }
-}
-
-function readEntry(fixed: Buffer, extra: Buffer): ZipEntry {
-  const [flags, method] = [fixed.readUInt16LE(8), fixed.readUInt16LE(10)];
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: a terminal would interpret them
-  const name = fixed.toString('utf8', CENTRAL_BYTES).replace(/[\u0000-\u001f\u007f-\u009f]/g, '?');
-  if ((flags & 1) === 1) throw new BrokenZip(`${name} is encrypted`);
-  if (method !== 0 && method !== 8)
-    throw new BrokenZip(`${name} has an unsupported compression method (${method})`);
-  const long = readLong(extra);
-  const take = (field: number) => {
-    const value = fixed.readUInt32LE(field);
-    return value === IN_64_BITS ? (long.shift() ?? value) : value;
-  };
-  // The extra field holds these numbers in this order.
-  const [bytes, packedBytes, offset] = [take(24), take(20), take(42)];
-  return { name, isDeflated: method === 8, crc: fixed.readUInt32LE(16), packedBytes, bytes, offset };
-}
-
-/** Returns the numbers of the extra field that do not fit into 32 bits. */
-function readLong(extra: Buffer): number[] {
-  for (let at = 0; at + 4 <= extra.length; ) {
-    const [id, bytes] = [extra.readUInt16LE(at), extra.readUInt16LE(at + 2)];
-    const field = extra.subarray(at + 4, at + 4 + bytes);
-    if (id === 1)
-      return Array.from({ length: field.length >> 3 }, (_, index) =>
-        Number(field.readBigUInt64LE(index * 8)),
-      );
-    at += 4 + bytes;
-  }
-  return [];
-}
-
-async function findList(handle: FileHandle, size: number) {
-  const tail = await readRange(
-    handle,
-    Math.max(0, size - END_BYTES - MAX_COMMENT_BYTES),
-    END_BYTES + MAX_COMMENT_BYTES,
-  );
-  let end = tail.length - END_BYTES;
-  while (end >= 0 && tail.readUInt32LE(end) !== END) end -= 1;
-  if (end < 0) throw new BrokenZip('it is truncated: its end record is missing');
-  const record = {
-    count: tail.readUInt16LE(end + 10),
-    bytes: tail.readUInt32LE(end + 12),
-    at: tail.readUInt32LE(end + 16),
-  };
-  if (end < LOCATOR_BYTES || tail.readUInt32LE(end - LOCATOR_BYTES) !== END_64_LOCATOR) return record;
-  const long = await readRange(handle, Number(tail.readBigUInt64LE(end - LOCATOR_BYTES + 8)), END_64_BYTES);
-  if (long.length < END_64_BYTES || long.readUInt32LE(0) !== END_64)
-    throw new BrokenZip('its end record is damaged');
-  const [count, bytes, at] = [32, 40, 48].map((field) => Number(long.readBigUInt64LE(field)));
-  return { count: count!, bytes: bytes!, at: at! };
-}
-
-/** Reads bytes at an offset; fewer at the end of the file. @throws {BrokenZip} */
-function readRange(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
-  if (!Number.isSafeInteger(at)) throw new BrokenZip('it has an offset that is out of range');
-  return readAt(handle, at, bytes);
-}
-
-/** Returns the offset of the compressed bytes of an entry. @throws {BrokenZip} */
-async function dataOffset(handle: FileHandle, { name, offset }: ZipEntry): Promise<number> {
-  const header = await readRange(handle, offset, LOCAL_BYTES);
-  if (header.length < LOCAL_BYTES || header.readUInt32LE(0) !== LOCAL)
-    throw new BrokenZip(`${name} is not at the position in the file list`);
-  return offset + LOCAL_BYTES + header.readUInt16LE(26) + header.readUInt16LE(28);
 }
 
 /** Passes on the decompressed bytes of an entry. @throws {BrokenZip} if their length or checksum differs */

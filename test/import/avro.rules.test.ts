@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { readSchema } from '../../src/import/avro.ts';
 import { readValues } from '../../src/import/avro-values.ts';
-import { unsnappy } from '../../src/import/codecs.ts';
+import { createUnsnappy } from '../../src/import/codecs.ts';
 import { openInput } from '../../src/import/open-input.ts';
 import { MAX_ROW_BYTES } from '../../src/import/reader.ts';
 import { ImportError } from '../../src/import/unpack.ts';
@@ -236,9 +236,10 @@ test('Avro with changed bytes is either read or rejected', async () => {
 });
 
 test('Snappy copies may overlap their output, but not start before it', () => {
+  const unsnappy = createUnsnappy(100);
   // A literal "ab", then eight bytes from two bytes back.
-  expect(unsnappy(Buffer.from([10, 1 << 2, 0x61, 0x62, (4 << 2) | 1, 2]), 100).toString()).toBe('ababababab');
-  expect(unsnappy(Buffer.from([5, 1 << 2, 0x61, 0x62, (2 << 2) | 2, 2, 0]), 100).toString()).toBe('ababa');
+  expect(unsnappy(Buffer.from([10, 1 << 2, 0x61, 0x62, (4 << 2) | 1, 2])).toString()).toBe('ababababab');
+  expect(unsnappy(Buffer.from([5, 1 << 2, 0x61, 0x62, (2 << 2) | 2, 2, 0])).toString()).toBe('ababa');
   for (const hostile of [
     [10, 1 << 2, 0x61, 0x62, (4 << 2) | 1, 3],
     [2, (5 << 2) | 1, 1],
@@ -246,5 +247,16 @@ test('Snappy copies may overlap their output, but not start before it', () => {
     [5, 0, 0x61],
     [3, 62 << 2, 0xff],
   ])
-    expect(() => unsnappy(Buffer.from(hostile), 100)).toThrow();
+    expect(() => unsnappy(Buffer.from(hostile))).toThrow();
+});
+
+test('a Snappy literal with a negative 32-bit length is rejected in less than a second', () => {
+  const start = performance.now();
+  const hostile = Buffer.from([10, 63 << 2, 0, 0, 0, 0x90, 1, 2, 3, 4]);
+  expect(() => createUnsnappy(100)(hostile)).toThrow('missing eof marker');
+  expect(performance.now() - start).toBeLessThan(1000);
+});
+
+test('a Snappy block that declares more bytes than the limit is rejected', () => {
+  expect(() => createUnsnappy(4)(Buffer.from([5, 4 << 2, 1, 2, 3, 4, 5]))).toThrow('more than 4 bytes');
 });

@@ -1,7 +1,9 @@
 import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { buffer } from 'node:stream/consumers';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
+import { ZipFile } from 'yazl';
 import { unzstd } from '../../src/import/codecs.ts';
 import { openInput } from '../../src/import/open-input.ts';
 import { filesOf } from '../../src/import/open-inputs.ts';
@@ -246,6 +248,28 @@ test.each([1, 7, 1000])(
       );
   },
 );
+
+test('a zip64 archive is read like any other archive', async () => {
+  const archive = new ZipFile();
+  for (const name of ['a', 'b'])
+    archive.addBuffer(Buffer.from(`external_id\n${name}\n`), `${name}.csv`, { forceZip64Format: true });
+  archive.end({ forceZip64Format: true });
+  const file = fileOf('users.zip', await buffer(archive.outputStream));
+  expect((await readRows(file)).sent).toEqual([{ external_id: 'a' }, { external_id: 'b' }]);
+});
+
+test('a zip with more than 10,000 files is rejected', async () => {
+  const files = Array.from({ length: 10_001 }, (_, index) => ({ name: `${index}.csv`, content: '' }));
+  await expect(opened(fileOf('users.zip', zipOf(files)))).rejects.toThrow('it has more than 10000 files');
+});
+
+test('a zip whose list of names exceeds 16 MiB is rejected', async () => {
+  const files = Array.from({ length: 300 }, (_, index) => ({
+    name: `${index}`.padEnd(60_000, 'x'),
+    content: '',
+  }));
+  await expect(opened(fileOf('users.zip', zipOf(files)))).rejects.toThrow('larger than 16777216 bytes');
+});
 
 test('overlapping entries of a zip are rejected, whatever their size', async () => {
   const archive = zipOf([
