@@ -15,17 +15,6 @@ interface Page {
   note?: string | undefined;
 }
 
-/** Splits rows that were fetched with a limit of `limit + 1` into a page and the cursor of the next page. */
-export function pageOf<T>(
-  fetched: T[],
-  limit: number,
-  cursor: (last: T) => string,
-): { shown: T[]; next: string | null } {
-  const shown = fetched.slice(0, limit);
-  const last = shown.at(-1);
-  return { shown, next: last !== undefined && fetched.length > limit ? cursor(last) : null };
-}
-
 /** Prints a list as a table, or as one JSON document with the rows under `nouns`. */
 export function printPage(json: boolean | undefined, nouns: string, { rows, next, note }: Page): void {
   if (json) {

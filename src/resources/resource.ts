@@ -1,5 +1,6 @@
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Config } from '../platform/config.ts';
+import { takePage } from '../platform/paging.ts';
 import type { Json } from '../profile/json.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneProducer, Layout } from '../queue/lanes.ts';
@@ -312,8 +313,8 @@ export function cutPage<One extends { id: string }>(
   limit: number,
 ): { rows: One[]; next: string | null; note: string | undefined } {
   const { rows, next = null, note } = Array.isArray(listed) ? ({ rows: listed } as PartOfList<One>) : listed;
-  const shown = rows.slice(0, limit);
-  return { rows: shown, next: rows.length > limit ? shown.at(-1)!.id : next, note };
+  const page = takePage(rows, limit, ({ id }) => id);
+  return { rows: page.rows, next: page.next ?? next, note };
 }
 
 /** Creates the naming of a resource that is identified by its id only. */

@@ -1,3 +1,4 @@
+import { takePage } from '../platform/paging.ts';
 import type { Json } from '../profile/json.ts';
 import type { AuditVia } from './audit.ts';
 import type { Pool } from './database.ts';
@@ -106,8 +107,8 @@ export async function searchAudit(pool: Pool, search: AuditSearch): Promise<Audi
   const { rows } = await pool.query<AuditRow & { last: string | null; looked: number }>(text, values);
   const last = rows[0]?.last ?? undefined;
   const entries = rows.filter(({ id }) => id !== null).map(({ last: _, looked: __, ...row }) => row);
-  const next = entries.length > limit ? entries[limit - 1]!.id : last;
-  return { rows: entries.slice(0, limit), next, looked: rows[0]?.looked ?? 0 };
+  const page = takePage(entries, limit, ({ id }) => id);
+  return { rows: page.rows, next: page.next ?? last, looked: rows[0]?.looked ?? 0 };
 }
 
 // Deletes a range of the primary key, because ids start with their time. Skips rows that another worker is

@@ -1,4 +1,5 @@
 import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
+import { takePage } from '../platform/paging.ts';
 import type { Json } from '../profile/json.ts';
 import { type Pool, storable } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
@@ -192,14 +193,14 @@ export async function selectGroups(pool: Pool, page: GroupsPage): Promise<GroupL
   const { beginning } = page;
   const limit = beginning === undefined ? GROUPS : MAX_LOOKED;
   const read = await readGroups(pool, page, limit + 1);
-  const checked = read.slice(0, limit);
+  const { rows: checked, next } = takePage(read, limit, (group) => group);
   const wanted =
     beginning === undefined
       ? checked
       : checked.filter(({ reason }) => reason.toLowerCase().startsWith(beginning.toLowerCase()));
-  const met = wanted.slice(0, GROUPS);
-  const last = wanted.length > GROUPS ? met.at(-1) : read.length > limit ? checked.at(-1) : undefined;
-  const groups = await countGroups(pool, met);
+  const met = takePage(wanted, GROUPS, (group) => group);
+  const last = met.next ?? next ?? undefined;
+  const groups = await countGroups(pool, met.rows);
   groups.sort((one, other) => other.count - one.count || (one.newest < other.newest ? 1 : -1));
   return { groups, last };
 }

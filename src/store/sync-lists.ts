@@ -1,4 +1,5 @@
 import { MAX_UUID } from '../platform/ids.ts';
+import { takePage } from '../platform/paging.ts';
 import { iso, type Pool } from './database.ts';
 import type { Channel } from './subscription-states.ts';
 import type { AskedBy } from './sync-runs.ts';
@@ -278,8 +279,8 @@ export interface Listed<Row> {
 
 /** Returns the page from rows that were fetched with one more than the page size. */
 export function listed<Row extends PageRow>(fetched: Row[], { direction, size }: KeysetPage): Listed<Row> {
-  const rows = fetched.slice(0, size);
-  const hasMore = fetched.length > size;
+  const { rows, next } = takePage(fetched, size, ({ id }) => id);
+  const hasMore = next !== null;
   const [{ beyond, paged } = { beyond: false, paged: false }] = fetched;
   if (direction === 'newer') rows.reverse();
   const [newer, older] = direction === 'newer' ? [hasMore, beyond] : [beyond, hasMore];

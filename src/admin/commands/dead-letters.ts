@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { describeFailure } from '../../platform/format.ts';
+import { takePage } from '../../platform/paging.ts';
 import { deadLetterColumns, readReason } from '../../resources/dead-letters.ts';
 import { rowOf } from '../../resources/resource.ts';
 import {
@@ -19,7 +20,7 @@ import {
   namesOfWorkspaces,
   withInstallation,
 } from '../installation.ts';
-import { pageOf, printJson, printPage, printRow } from '../output.ts';
+import { printJson, printPage, printRow } from '../output.ts';
 import { showProgress } from '../progress.ts';
 
 const states = ['waiting', 'replaying', 'replayed', 'discarded'];
@@ -89,7 +90,7 @@ async function list({ state, limit, after, ...options }: ListOptions): Promise<v
     const workspaceId = await findWorkspaceId(database, options.workspace);
     const which = { workspaceId, ...(state && { states: [state] }) };
     const letters = await listDeadLetters(database.pool, which, { before: after, limit: limit + 1 });
-    const { shown, next } = pageOf(letters, limit, (last) => last.id);
+    const { rows: shown, next } = takePage(letters, limit, (last) => last.id);
     const names = await namesOfWorkspaces(
       database,
       shown.map((letter) => letter.workspaceId),

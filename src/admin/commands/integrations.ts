@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { takePage } from '../../platform/paging.ts';
 import { isUuid } from '../../profile/values.ts';
 import { integrations } from '../../resources/integrations.ts';
 import { type Context, rowOf } from '../../resources/resource.ts';
@@ -6,7 +7,7 @@ import { requireRun, rowErrorColumns, runColumns } from '../../resources/runs.ts
 import { selectRowErrors } from '../../store/sync-chunks.ts';
 import { selectRuns } from '../../store/sync-lists.ts';
 import { parseCount, parseId, Refusal } from '../command.ts';
-import { pageOf, printPage } from '../output.ts';
+import { printPage } from '../output.ts';
 import { addNamed, addResource, run } from '../resource-commands.ts';
 
 /** Adds the noun of the description, and the verb `logs`, which lists the runs of an integration. */
@@ -47,7 +48,7 @@ async function logs(
   }
   if (after !== undefined && !isUuid(after)) throw new Refusal('--after must be the id of a job');
   const runs = await selectRuns(database.pool, id, { after, limit: limit + 1 });
-  const { shown, next } = pageOf(runs, limit, (last) => last.id);
+  const { rows: shown, next } = takePage(runs, limit, (last) => last.id);
   printPage(json, 'sync jobs', { rows: shown.map((run) => rowOf({ columns: runColumns }, run)), next });
 }
 
@@ -60,6 +61,6 @@ async function rowErrors(
     throw new Refusal('with --job, --after must be the number of a row');
   const start = after === undefined ? -1 : Number(after);
   const errors = await selectRowErrors(database.pool, jobId, { after: start, limit: limit + 1 });
-  const { shown, next } = pageOf(errors, limit, (last) => String(last.number));
+  const { rows: shown, next } = takePage(errors, limit, (last) => String(last.number));
   printPage(json, 'row errors', { rows: shown.map((row) => rowOf({ columns: rowErrorColumns }, row)), next });
 }

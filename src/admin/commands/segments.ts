@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { NIL_UUID } from '../../platform/ids.ts';
+import { takePage } from '../../platform/paging.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import {
@@ -19,7 +20,7 @@ import { evaluateUsers } from '../../store/segments.ts';
 import { addNoun, addVerb, PENSTOCK, parseCount, parseId, parseName, Refusal } from '../command.ts';
 import { createSegment, refuseTakenSegment } from '../definitions.ts';
 import { change, findWorkspace, withInstallation } from '../installation.ts';
-import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
+import { addList, printPage, printRow, type Row } from '../output.ts';
 import { addOwnerVerb } from '../resource-commands.ts';
 
 /** Users per statement, so that each statement takes only a few hundredths of a second. */
@@ -210,7 +211,7 @@ async function exports({ workspace, limit, after, json }: ExportsOptions): Promi
   await withInstallation(async ({ database }) => {
     const { id: workspaceId } = await findWorkspace(database, workspace);
     const listed = await listExports(database.pool, workspaceId, { before: after, limit: limit + 1 });
-    const { shown, next } = pageOf(listed, limit, ({ id }) => id);
+    const { rows: shown, next } = takePage(listed, limit, ({ id }) => id);
     const rows = shown.map((one) => rowOfColumns(described, { ...one, workspaceId }));
     printPage(json, 'exports', { rows, next });
   });

@@ -1,8 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { DateTime } from 'luxon';
+import { takePage } from '../../platform/paging.ts';
 import { addVerb, parseCount, parseDay, parseId, Refusal } from '../command.ts';
 import { findWorkspaceId, namesOfWorkspaces, withInstallation } from '../installation.ts';
-import { pageOf, printPage, type Row } from '../output.ts';
+import { printPage, type Row } from '../output.ts';
 
 /** Number of days shown without `--from`: about one billing period. */
 const DEFAULT_DAYS = 31;
@@ -44,7 +45,11 @@ async function usage(options: UsageOptions): Promise<void> {
       orderBy: [{ day: 'desc' }, { workspaceId: 'asc' }],
       take: options.limit + 1,
     });
-    const { shown, next } = pageOf(days, options.limit, (last) => `${dayOf(last.day)}/${last.workspaceId}`);
+    const { rows: shown, next } = takePage(
+      days,
+      options.limit,
+      (last) => `${dayOf(last.day)}/${last.workspaceId}`,
+    );
     const names = await namesOfWorkspaces(
       database,
       shown.map((row) => row.workspaceId),

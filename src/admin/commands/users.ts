@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Prisma } from '../../generated/prisma/client.ts';
+import { takePage } from '../../platform/paging.ts';
 import { normalizeEmail, searchedPhone } from '../../profile/addresses.ts';
 import { blockedIds, withId } from '../../resources/blocked-ids.ts';
 import { rowOf } from '../../resources/resource.ts';
@@ -10,7 +11,7 @@ import { type HistoryRow, type HistorySubject, readHistory } from '../../store/s
 import { GLOBAL } from '../../store/subscription-states.ts';
 import { addNoun, addVerb, parseCount, parseExternalId, parseId, Refusal } from '../command.ts';
 import { findWorkspace, findWorkspaceId, withInstallation } from '../installation.ts';
-import { pageOf, printPage, type Row } from '../output.ts';
+import { printPage, type Row } from '../output.ts';
 import { addAction, addOwnerVerb } from '../resource-commands.ts';
 import { addUserRecords } from './user-records.ts';
 
@@ -54,7 +55,7 @@ async function blocked(options: ListOptions): Promise<void> {
       take: options.limit + 1,
       include: { workspace: { select: { name: true } } },
     });
-    const { shown, next } = pageOf(stored, options.limit, cursorOf);
+    const { rows: shown, next } = takePage(stored, options.limit, cursorOf);
     const rows = shown.map((row) => rowOf(blockedIds, withId(row)));
     printPage(options.json, 'blocked users', { rows, next });
   });
@@ -126,7 +127,7 @@ async function history({ workspace, externalId, email, phone, ...options }: Opti
       externalId === undefined ? addresses(email, phone) : await subjectsOf(database, id, externalId);
     const { limit, after, json } = options;
     const changes = await readHistory(database.pool, id, { subjects, limit: limit + 1, before: after });
-    const { shown, next } = pageOf(changes, limit, (last) => last.id);
+    const { rows: shown, next } = takePage(changes, limit, (last) => last.id);
     printPage(json, 'changes', { rows: shown.map(changeRowOf), next });
   });
 }

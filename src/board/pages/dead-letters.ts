@@ -1,4 +1,5 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { takePage } from '../../platform/paging.ts';
 import { isUuid } from '../../profile/values.ts';
 import { replayDeadLetters } from '../../queue/dead-letters.ts';
 import { deadLetterColumns, discardFields } from '../../resources/dead-letters.ts';
@@ -66,7 +67,7 @@ async function contentOf(
   if (state === 'replaying' || state === 'discarded') {
     const kind = query('kind') || undefined;
     const letters = await selectClosed(pool, ids, { state, kind, before, limit: PAGE + 1 });
-    const next = letters.length > PAGE ? letters[PAGE - 1]!.id : undefined;
+    const { rows, next } = takePage(letters, PAGE, ({ id }) => id);
     return letters.length === 0
       ? empty(
           kind === undefined ? 'None' : 'No dead letters in this state',
@@ -74,8 +75,8 @@ async function contentOf(
             ? 'Discarded dead letters are kept here with the reason.'
             : 'No dead letter is being replayed.',
         )
-      : html`${closedTable(viewer, letters.slice(0, PAGE), state)}
-${next && nextPage('/dead-letters', { state, kind, workspace: chosen?.id, before: next })}`;
+      : html`${closedTable(viewer, rows, state)}
+${next !== null && nextPage('/dead-letters', { state, kind, workspace: chosen?.id, before: next })}`;
   }
   if (state !== '') throw new PageError(404, 'Unknown state. Choose waiting, replaying or discarded.');
   if (query('group') !== '' && chosen) {
@@ -124,7 +125,7 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? reasonText(
     }`;
   const mayChange = viewer.can('change', workspace.id);
   const pii = viewer.can('pii', workspace.id);
-  const shown = letters.slice(0, PAGE);
+  const { rows: shown, next: older } = takePage(letters, PAGE, ({ id }) => id);
   const checked = new Set(sent?.given.id);
   const rows = shown.map((letter) => {
     const { user, leaf, time } = describeFailed(letter.object, letter.reason);
@@ -152,7 +153,7 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? reasonText(
     ...['Dead letter', 'Request'],
   ];
   const listed = table('Dead letters of this reason', columns, rows);
-  const next = letters.length > PAGE && nextPage('/dead-letters', { ...self, before: shown.at(-1)!.id });
+  const next = older !== null && nextPage('/dead-letters', { ...self, before: older });
   if (!mayChange) return html`${head}${listed}${next}`;
   // Enter in the reason field activates the first button of the form, even a hidden one. Without this button it would
   // replay.

@@ -2,6 +2,7 @@ import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
 import type { PreferenceCenter } from '../../generated/prisma/client.ts';
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { takePage } from '../../platform/paging.ts';
 import { documentOf, type Head } from '../../preferences/page.ts';
 import { RendererBusy } from '../../preferences/renderer.ts';
 import { type LiveGroup, sampleView, type View, viewOf } from '../../preferences/submission.ts';
@@ -64,7 +65,7 @@ const list: Page<PageServices> = {
       orderBy: { name: 'asc' },
       take: PAGE + 1,
     });
-    const shown = centers.slice(0, PAGE);
+    const { rows: shown, next } = takePage(centers, PAGE, ({ name }) => name);
     const body = html`<h1>Preference centers</h1>
 <p class="lead">Pages of the workspace ${workspace.name} on which a user chooses what to get.</p>
 ${workspaces.length > 1 && workspaceForm(workspaces, workspace)}
@@ -89,7 +90,7 @@ ${
         ]),
       )
 }
-${centers.length > PAGE && html`<p class="pager"><a rel="next" href="${pathWith('/preference-centers', { workspace: workspace.id, after: shown.at(-1)!.name })}">More</a></p>`}`;
+${next !== null && html`<p class="pager"><a rel="next" href="${pathWith('/preference-centers', { workspace: workspace.id, after: next })}">More</a></p>`}`;
     return { title: 'Preference centers', body };
   },
 };

@@ -1,5 +1,6 @@
 import { type Html, html } from '../../platform/html.ts';
 import { NIL_UUID } from '../../platform/ids.ts';
+import { takePage } from '../../platform/paging.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { type FilterAttribute, filterAttributes, usesPersonalData } from '../../profile/segment.ts';
@@ -72,14 +73,13 @@ async function listPage(visit: Visit<PageServices>, workspace: Workspace, shown:
   const before = isUuid(query('before')) ? query('before') : undefined;
   const segments = await listShownSegments(services.database.pool, workspace.id, { before, limit: PAGE + 1 });
   const pii = viewer.can('pii', workspace.id);
-  const rows = segments
-    .slice(0, PAGE)
-    .map((one) => [
-      html`<a href="${pathOf(one)}">${one.name}</a>`,
-      html`<span class="wrap">${inWords(one.definition, pii, MAX_WORDS)}</span>`,
-      one.archivedAt === null ? badge('active', 'good') : badge('archived'),
-      moment(one.createdAt),
-    ]);
+  const { rows: listed, next } = takePage(segments, PAGE, ({ id }) => id);
+  const rows = listed.map((one) => [
+    html`<a href="${pathOf(one)}">${one.name}</a>`,
+    html`<span class="wrap">${inWords(one.definition, pii, MAX_WORDS)}</span>`,
+    one.archivedAt === null ? badge('active', 'good') : badge('archived'),
+    moment(one.createdAt),
+  ]);
   return html`<h1>Segments</h1>
 <p class="lead">Named filters of users of the workspace ${workspace.name}. The users of a segment are evaluated each time that it is used.</p>
 ${workspaces.length > 1 && html`<form class="row" method="get" action="/segments">${workspaceChoice(workspaces, workspace, { mayBeAll: false })}<button>Show</button></form>`}
@@ -93,7 +93,7 @@ ${
       )
     : table('Segments', ['Name', 'Filter', 'State', 'Created'], rows)
 }
-${segments.length > PAGE && nextPage('/segments', { workspace: workspace.id, before: segments[PAGE - 1]!.id })}
+${next !== null && nextPage('/segments', { workspace: workspace.id, before: next })}
 <h2>Filter</h2>${shown.counted}
 ${form(viewer, workspace, { action: '/segments', shown, given: shown.given ?? { name: '', purpose: '', definition: '{"all": []}' } })}`;
 }

@@ -1,4 +1,5 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { takePage } from '../../platform/paging.ts';
 import { isUuid } from '../../profile/values.ts';
 import { audited } from '../../store/audit.ts';
 import { endSessions, type ListedSession, listSessions, type SessionScope } from '../../store/sessions.ts';
@@ -117,14 +118,15 @@ const list: Page<PageServices> = {
             limit: PAGE + 1,
           });
     const operators = isOperator && before === undefined ? services.operators.list() : [];
-    const shown = [...operators.map(toListed(viewer)), ...sessions.slice(0, PAGE)];
+    const { rows, next } = takePage(sessions, PAGE, ({ id }) => id);
+    const shown = [...operators.map(toListed(viewer)), ...rows];
     const tab = (of: string, text: string) =>
       html`<a class="tab" href="${pathWith('/sessions', { of })}"${(of === 'all') !== isOwn && html` aria-current="page"`}>${text}</a>`;
     const body = html`<h1>Sessions</h1>
 <p class="lead">Sessions of the console. A session lasts for twelve hours. An ended session stops at its next request.</p>
 ${viewer.full && html`<nav class="tabs" aria-label="Whose">${tab('', 'Your own')}${tab('all', isOperator ? 'Of all accounts' : 'Of the company')}</nav>`}
 ${sessionTable(shown, { viewer, back: pathWith('/sessions', { of: isOwn ? '' : 'all' }) })}
-${sessions.length > PAGE && nextPage('/sessions', { of: 'all', before: sessions[PAGE - 1]!.id })}
+${next !== null && nextPage('/sessions', { of: 'all', before: next })}
 ${isOwn && shown.length > 1 && html`<form method="post" action="/sessions"><p class="actions"><button class="danger" name="action" value="end_others">End all other sessions</button></p></form>`}`;
     return { title: 'Sessions', body };
   },

@@ -1,6 +1,7 @@
 import { now } from '../../platform/clock.ts';
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { takePage } from '../../platform/paging.ts';
 import { isUuid } from '../../profile/values.ts';
 import { rowErrorColumns, runColumns } from '../../resources/runs.ts';
 import { recordAudit } from '../../store/audit.ts';
@@ -35,7 +36,7 @@ export const integrationExtras: Extras<SelectedIntegration> = {
   async section({ services, query }, { id }) {
     const before = isUuid(query('before')) ? query('before') : undefined;
     const runs = await selectRuns(services.database.pool, id, { after: before, limit: PAGE + 1 });
-    const shown = runs.slice(0, PAGE);
+    const { rows: shown, next } = takePage(runs, PAGE, (run) => run.id);
     const present = before === undefined && runs[0]?.finishedAt === null ? runs[0] : undefined;
     return html`${present && progress(present)}
 <h2>Runs</h2>${
@@ -49,7 +50,7 @@ export const integrationExtras: Extras<SelectedIntegration> = {
             },
           })}`
     }
-${runs.length > PAGE && nextPage(`/syncs/${id}`, { before: shown.at(-1)!.id })}`;
+${next !== null && nextPage(`/syncs/${id}`, { before: next })}`;
   },
 };
 
@@ -78,13 +79,14 @@ const showRun: Page<PageServices> = {
     const { integration, run } = await findRun(visit);
     const pii = viewer.can('pii', integration.workspaceId);
     const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : 0;
-    const rows = await selectRowErrors(services.database.pool, run.id, { after, limit: ROWS + 1 });
+    const errors = await selectRowErrors(services.database.pool, run.id, { after, limit: ROWS + 1 });
+    const { rows, next } = takePage(errors, ROWS, ({ number }) => String(number));
     const self = `/syncs/${integration.id}/runs/${run.id}`;
     const body = html`<p><a href="/syncs/${integration.id}">${integration.name}</a></p><h1>Run of ${run.startedAt ? fullTime(run.startedAt) : moment(null)}</h1>
 <div class="card">${describedFacts(runColumns, run)}</div>
 <h2>Failed rows and rows with a warning</h2>
-${rowsOf(rows.slice(0, ROWS), { pii, self })}
-${rows.length > ROWS && nextPage(self, { after: String(rows[ROWS - 1]!.number) })}`;
+${rowsOf(rows, { pii, self })}
+${next !== null && nextPage(self, { after: next })}`;
     return { title: `Run of ${integration.name}`, body };
   },
 };

@@ -1,6 +1,7 @@
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
+import { takePage } from '../../platform/paging.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { meaningOf } from '../../profile/refusal.ts';
 import { isUuid } from '../../profile/values.ts';
@@ -197,11 +198,10 @@ async function readPage(pool: Pick<Connection, 'query'>, wanted: Wanted, kind: s
     isWanted('attributes') ? selectAttributeChanges(pool, workspaceId, seen.id) : [],
     isWanted('refused') ? selectRefusedOfUser(pool, workspaceId, wanted.identifiers) : [],
   ]);
-  const keys = activityKeys.slice(0, limit);
-  const isMore = activityKeys.length > limit;
+  const { rows: keys, next: part } = takePage(activityKeys, limit, ({ id }) => id);
   // Other entries belong to the part in whose range of acceptance they are.
   const [from, to] = [
-    isMore ? millisecondsOf(keys.at(-1)!.id) : Number.NEGATIVE_INFINITY,
+    part !== null ? millisecondsOf(part) : Number.NEGATIVE_INFINITY,
     before === undefined ? Number.POSITIVE_INFINITY : millisecondsOf(before),
   ];
   const others: Entry[] = [
@@ -237,15 +237,15 @@ async function readPage(pool: Pick<Connection, 'query'>, wanted: Wanted, kind: s
     at === undefined
       ? all
       : all.filter((one) => one.at < Number(at) || (one.at === Number(at) && one.tie < tie!));
-  const shown = left.slice(0, PAGE);
-  const last = shown.at(-1);
-  const next =
-    left.length > PAGE
-      ? { part: before, after: `${last!.at}.${last!.tie}` }
-      : isMore
-        ? { part: keys.at(-1)!.id }
-        : undefined;
-  return { shown, next, cut: isMore || before !== undefined };
+  const { rows: shown, next } = takePage(left, PAGE, (last) => ({
+    part: before,
+    after: `${last.at}.${last.tie}`,
+  }));
+  return {
+    shown,
+    next: next ?? (part === null ? undefined : { part }),
+    cut: part !== null || before !== undefined,
+  };
 }
 
 /** Identifies a refused object. The first twelve digits of the request's id are its time. */

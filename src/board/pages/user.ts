@@ -1,4 +1,5 @@
 import { html, type Part } from '../../platform/html.ts';
+import { takePage } from '../../platform/paging.ts';
 import { type Identifier, toServiceId } from '../../profile/identifier.ts';
 import { isUuid } from '../../profile/values.ts';
 import { identifierText } from '../../store/dead-letters.ts';
@@ -81,7 +82,7 @@ const show: Page<PageServices> = {
       from: /^\d{1,6}$/.test(query(`${list}_from`)) ? Number(query(`${list}_from`)) : 0,
       path: (from: number) => other({ [`${list}_from`]: String(from) }),
     });
-    const isMore = letters.length > LETTERS;
+    const { rows: shownLetters, next: olderLetters } = takePage(letters, LETTERS, ({ place }) => place);
     const body = html`<h1>${title}</h1>
 <p class="lead">User of the workspace ${workspace.name} · external id <span class="id">${shownExternalId(user.external_id, pii)}</span> · service id <span class="id">${toServiceId(id)}</span></p>
 ${change && changeBanner(change)}
@@ -95,19 +96,17 @@ ${timeline(part, { seen, viewer, query, path, authors })}
         : table(
             'Dead letters about the user',
             ['Kind', 'Reason', 'State', 'Failed'],
-            letters
-              .slice(0, LETTERS)
-              .map((letter) => [
-                viewer.can('delivery', workspace.id)
-                  ? html`<a href="/dead-letters/${letter.id}">${letter.kind}</a>`
-                  : letter.kind,
-                pii ? letter.reason : MASK,
-                badge(letter.state, letter.state === 'waiting' ? 'bad' : 'calm'),
-                moment(letter.failedAt),
-              ]),
+            shownLetters.map((letter) => [
+              viewer.can('delivery', workspace.id)
+                ? html`<a href="/dead-letters/${letter.id}">${letter.kind}</a>`
+                : letter.kind,
+              pii ? letter.reason : MASK,
+              badge(letter.state, letter.state === 'waiting' ? 'bad' : 'calm'),
+              moment(letter.failedAt),
+            ]),
           )
     }
-${isMore && html`<p class="pager"><a href="${other({ letters_before: letters[LETTERS - 1]!.place })}">Older dead letters</a></p>`}
+${olderLetters !== null && html`<p class="pager"><a href="${other({ letters_before: olderLetters })}">Older dead letters</a></p>`}
 </div><div>
 <h2>Profile</h2>${profile(user, pii)}
 <h2>Subscriptions</h2>${subscriptions(user, change, await newGroupOf(visit, seen, { user, change }))}${await subscriptionForm(visit, seen)}${await preferenceLinkForm(visit, seen)}

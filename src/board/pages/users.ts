@@ -1,4 +1,5 @@
 import { html, type Part } from '../../platform/html.ts';
+import { takePage } from '../../platform/paging.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { isSearchable, searchWords } from '../../profile/search-text.ts';
 import { isUuid } from '../../profile/values.ts';
@@ -139,10 +140,10 @@ async function find(services: PageServices, viewer: Viewer, search: Search): Pro
     return { ...page, users, exact: isFirst ? shown : [], total };
   }
   const later = before === undefined ? rest : rest.filter(({ id }) => id < before);
-  const users = later.slice(0, PAGE);
+  const { rows: users, next } = takePage(later, PAGE, ({ id }) => id);
   return {
     ...{ exact: isFirst ? shown : [], users, total },
-    ...(later.length > PAGE && { next: users.at(-1)!.id }),
+    ...(next !== null && { next }),
   };
 }
 
@@ -166,11 +167,10 @@ async function listPage(
     .flatMap(({ users }) => users)
     .filter(({ id }) => boundary === undefined || id >= boundary)
     .sort(newestFirst);
-  const users = all.slice(0, PAGE);
-  const isFull = all.length > PAGE;
+  const { rows: users, next } = takePage(all, PAGE, ({ id }) => id);
   return {
-    ...{ exact: [], users, next: isFull ? users.at(-1)!.id : boundary },
-    ...(!isFull && boundary !== undefined && { isPart: true }),
+    ...{ exact: [], users, next: next ?? boundary },
+    ...(next === null && boundary !== undefined && { isPart: true }),
   };
 }
 

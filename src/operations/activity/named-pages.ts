@@ -1,4 +1,5 @@
 import { ApiError } from '../../errors.ts';
+import { takePage } from '../../platform/paging.ts';
 import type { Json } from '../../profile/json.ts';
 import { findUnstorable } from '../../profile/values.ts';
 
@@ -25,9 +26,8 @@ export function pageOf<T extends { name: string }>(
   path: string,
   items: T[],
 ): { page: T[]; headers: Record<string, string> } {
-  const page = items.slice(0, PAGE);
-  if (items.length <= PAGE) return { page, headers: {} };
-  return { page, headers: { Link: `<${path}?cursor=${cursorOf(path, page.at(-1)!.name)}>; rel="next"` } };
+  const { rows: page, next } = takePage(items, PAGE, ({ name }) => cursorOf(path, name));
+  return { page, headers: next === null ? {} : { Link: `<${path}?cursor=${next}>; rel="next"` } };
 }
 
 const cursorOf = (path: string, name: string) => Buffer.from(`${path} ${name}`).toString('base64url');
