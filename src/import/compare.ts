@@ -13,7 +13,7 @@ import { isDatetime, parseTime, toIso } from '../profile/time.ts';
 import { isRecord, recordsOf } from '../profile/values.ts';
 import { openInput } from './open-input.ts';
 import { filesOf, isFolder, openScratch } from './open-inputs.ts';
-import { scanLines, splitRecords, type Values } from './reader.ts';
+import { type ReadRow, readPart, type Values } from './reader.ts';
 import { ImportError } from './unpack.ts';
 
 /**
@@ -120,8 +120,8 @@ async function partUsers(
     one.text = '';
   }
 
-  async function take(text: string | undefined): Promise<void> {
-    const user = text === undefined ? undefined : readUser(text);
+  async function take(row: ReadRow): Promise<void> {
+    const user = 'refused' in row ? undefined : userOf(row.values);
     if (user === undefined) {
       parted.ignoredRows++;
       return;
@@ -135,11 +135,13 @@ async function partUsers(
   for (const file of isFolder(named) ? await filesOf(named) : [named]) {
     const input = await openInput(file, { scratchBytes });
     try {
-      for await (const { bytes } of input.parts())
-        for await (const rows of splitRecords(bytes(), scanLines())) {
+      for await (const part of input.parts()) {
+        const { rows, read } = await readPart(part, { layout: 'ndjson' });
+        for await (const batch of rows) {
           leaving.throwIfAborted();
-          for (const { text, refused } of rows) await take(refused === undefined ? text : undefined);
+          for (const row of batch) await take(read(row));
         }
+      }
     } finally {
       await input.close();
     }
@@ -150,13 +152,12 @@ async function partUsers(
 
 const baseOf = (field: string): string => field.replace(/^custom_attributes\..*/s, 'custom_attributes');
 
-function readUser(text: string): ComparedUser | undefined {
+function userOf(values: Values): ComparedUser | undefined {
   try {
-    const values = JSON.parse(text) as Json;
-    return isRecord(values) ? comparedUser(values) : undefined;
+    return comparedUser(values);
   } catch (error) {
-    // The text is not JSON, or is nested deeper than a user can be.
-    if (error instanceof SyntaxError || error instanceof RangeError) return undefined;
+    // The row is nested deeper than a user can be.
+    if (error instanceof RangeError) return undefined;
     throw error;
   }
 }

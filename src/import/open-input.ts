@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
+import { MAX_ROW_BYTES } from '../integrations/csv-scanner.ts';
 import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet-lines.ts';
 import { documentOf, foreignFormatOf } from '../integrations/foreign-formats.ts';
 import { SourceError } from '../integrations/source.ts';
@@ -9,7 +10,7 @@ import { runStep, unwatched, type Watcher } from '../platform/steps.ts';
 import { type AvroLines, openAvro } from './avro.ts';
 import { BrokenAvro } from './avro-values.ts';
 import { BrokenZstd } from './codecs.ts';
-import { longLine, MAX_ROW_BYTES } from './reader.ts';
+import { longLine } from './reader.ts';
 import {
   BrokenZip,
   ImportError,

@@ -1,5 +1,11 @@
 import { isUtf8 } from 'node:buffer';
-import { createRecordScanner, guessDelimiter, separatorLineOf } from '../integrations/csv-scanner.ts';
+import {
+  createRecordScanner,
+  guessDelimiter,
+  MAX_HEADER_BYTES,
+  MAX_ROW_BYTES,
+  separatorLineOf,
+} from '../integrations/csv-scanner.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { ImportError, type Part } from './unpack.ts';
@@ -12,7 +18,7 @@ export type Layout = (typeof layouts)[number];
 export type Values = Record<string, Json>;
 
 /** The values of a row, or the reason why it cannot be read. */
-type ReadRow = { values: Values } | Refusal;
+export type ReadRow = { values: Values } | Refusal;
 
 /** Why a row is refused, and the field that caused it, if a single field did. */
 export interface Refusal {
@@ -164,11 +170,9 @@ const shownDelimiter = (delimiter: string) => (delimiter === '\t' ? 'a tab' : `'
 
 /** Returns the first characters of a file, from which its delimiter is detected. */
 async function startOf(chunks: AsyncIterable<Buffer>): Promise<string> {
-  for await (const chunk of chunks) return chunk.toString('utf8', 0, START_BYTES);
+  for await (const chunk of chunks) return chunk.toString('utf8', 0, MAX_HEADER_BYTES);
   return '';
 }
-
-const START_BYTES = 65_536;
 
 function columnsOf(
   header: readonly string[],
@@ -200,9 +204,6 @@ function columnsOf(
   });
   return { columns, unnamed };
 }
-
-/** Maximum bytes of a row: the largest payload, if each of its characters is a quote and doubled. */
-export const MAX_ROW_BYTES = 4_194_304;
 
 /**
  * Returns the line that replaces a row of a table that is too long. The line itself is longer than the limit,
@@ -242,7 +243,7 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 /** Creates a scanner for which every line break ends a record. */
-export function scanLines(): Scanner {
+function scanLines(): Scanner {
   return { scan: createRecordScanner().scan, open: () => false };
 }
 
@@ -257,10 +258,7 @@ function scanCsv(delimiter: string): Scanner {
  * of a record that exceeds the maximum is kept, and reading continues after its end. Empty records are
  * counted but not returned.
  */
-export async function* splitRecords(
-  chunks: AsyncIterable<Buffer>,
-  scanner: Scanner,
-): AsyncGenerator<RawRow[]> {
+async function* splitRecords(chunks: AsyncIterable<Buffer>, scanner: Scanner): AsyncGenerator<RawRow[]> {
   let number = 0;
   let line = 1;
   /** The pieces of the current record that are kept, and the number of bytes of all its pieces. */

@@ -6,15 +6,24 @@ const CR = 0x0d;
 const LF = 0x0a;
 const SPACE = 0x20;
 
-/** Characters at the beginning of a file that are searched for the delimiter. */
-const MAX_HEADER = 65_536;
+/**
+ * Maximum bytes of a CSV header in a sync. The delimiter is searched in as many characters from the beginning of a
+ * file.
+ */
+export const MAX_HEADER_BYTES = 65_536;
+
+/**
+ * Maximum bytes of a row: the largest payload, if each of its characters is a quote and doubled, and the other columns.
+ */
+export const MAX_ROW_BYTES = 4_194_304;
 
 /**
  * Parses the line `sep=;` that Excel writes before the header. Returns the delimiter and the length of the
  * line with its line break.
  */
 export function separatorLineOf(text: string): { delimiter: string; length: number } | undefined {
-  const [line, delimiter] = /^"?sep=([^\w\s"]|\t)"?(?:\r\n|\r|\n|$)/i.exec(text.slice(0, MAX_HEADER)) ?? [];
+  const [line, delimiter] =
+    /^"?sep=([^\w\s"]|\t)"?(?:\r\n|\r|\n|$)/i.exec(text.slice(0, MAX_HEADER_BYTES)) ?? [];
   return line !== undefined && delimiter! < '\x80'
     ? { delimiter: delimiter!, length: line.length }
     : undefined;
@@ -24,7 +33,7 @@ export function separatorLineOf(text: string): { delimiter: string; length: numb
  * Returns the delimiter that occurs most often in the first line outside quotes, or a comma if none occurs.
  */
 export function guessDelimiter(text: string): string {
-  const start = text.slice(0, MAX_HEADER);
+  const start = text.slice(0, MAX_HEADER_BYTES);
   const counts = countDelimiters(start, true) ?? countDelimiters(start, false)!;
   return DELIMITERS[counts.indexOf(Math.max(...counts))]!;
 }

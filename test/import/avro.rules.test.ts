@@ -4,8 +4,8 @@ import { readSchema } from '../../src/import/avro.ts';
 import { readValues } from '../../src/import/avro-values.ts';
 import { createUnsnappy } from '../../src/import/codecs.ts';
 import { openInput } from '../../src/import/open-input.ts';
-import { MAX_ROW_BYTES } from '../../src/import/reader.ts';
 import { ImportError } from '../../src/import/unpack.ts';
+import { MAX_ROW_BYTES } from '../../src/integrations/csv-scanner.ts';
 import { avroOf } from './avro-file.ts';
 import { fileOf, readRows } from './scene.ts';
 

@@ -128,6 +128,12 @@ test('archives of many files are compared with a folder, also for more users tha
   expect(comparison.first).toHaveLength(3);
 });
 
+test('a comparison rejects a JSON array with the line, the rule and a command that converts it', async () => {
+  const array = fileOf('theirs.json', JSON.stringify([{ external_id: 'a' }]));
+  const rule = `${array}, line 1: the file is a JSON array, but one JSON object per line is required; convert it with jq`;
+  await expect(comparing(array, array)).rejects.toThrow(rule);
+});
+
 test('a missing file, the disk limit and a stop end the comparison', async () => {
   const file = fileOf('a.ndjson', lines([{ external_id: 'a' }]));
   await expect(comparing(file, `${file}.none`)).rejects.toThrow('cannot be read: ENOENT');

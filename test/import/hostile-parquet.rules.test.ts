@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { openInput } from '../../src/import/open-input.ts';
-import { MAX_ROW_BYTES } from '../../src/import/reader.ts';
+import { MAX_ROW_BYTES } from '../../src/integrations/csv-scanner.ts';
 import { parquetOf } from './parquet-file.ts';
 import { readRows } from './scene.ts';
 

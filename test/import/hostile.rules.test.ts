@@ -7,10 +7,9 @@ import { ZipFile } from 'yazl';
 import { unzstd } from '../../src/import/codecs.ts';
 import { openInput } from '../../src/import/open-input.ts';
 import { filesOf } from '../../src/import/open-inputs.ts';
-import { MAX_ROW_BYTES } from '../../src/import/reader.ts';
 import { isSameFile, requireFree, usualPath } from '../../src/import/refused-rows.ts';
 import { restAfter } from '../../src/import/yielding.ts';
-import { createRecordScanner } from '../../src/integrations/csv-scanner.ts';
+import { createRecordScanner, MAX_ROW_BYTES } from '../../src/integrations/csv-scanner.ts';
 import { fileOf, readRows, zipOf } from './scene.ts';
 
 const opened = (file: string) => openInput(file, { scratchBytes: 100_000_000 });

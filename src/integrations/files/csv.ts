@@ -2,14 +2,11 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { readAt } from '../../platform/files.ts';
-import { createRecordScanner, DELIMITERS, separatorLineOf } from '../csv-scanner.ts';
+import { createRecordScanner, DELIMITERS, MAX_HEADER_BYTES, separatorLineOf } from '../csv-scanner.ts';
 import { foreignFormatOf } from '../foreign-formats.ts';
 import { SourceError } from '../source.ts';
 import type { InputFile } from './input.ts';
 import type { Scratch } from './scratch.ts';
-
-/** Maximum bytes of a header. */
-const MAX_HEADER_BYTES = 65_536;
 
 export interface CsvHeader {
   /** Lines before the header: 1 if the file begins with `sep=;`, otherwise 0. */

@@ -1,16 +1,11 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { brokenRow, findColumns, type KnownColumn, knownNames, requireUpdatedAt } from '../columns.ts';
+import { MAX_ROW_BYTES } from '../csv-scanner.ts';
 import { identifier, isInBrotli, literal } from '../duckdb.ts';
 import { type FileFormat, type SourceColumn, SourceError, type SourceRow } from '../source.ts';
 import { type CsvHeader, cutCsv, readHeader } from './csv.ts';
 import type { InputFile } from './input.ts';
 import { type FormatReader, nameAll, type Part, readRejects, timeOfText } from './part.ts';
-
-/**
- * Maximum bytes of a line: the longest payload, if each of its characters is a quote and doubled, and the
- * other columns.
- */
-const MAX_LINE_BYTES = 4_194_304;
 
 /** Keeps unreadable lines for `readRejects`. */
 const KEEP_REJECTS = 'ignore_errors = true, store_rejects = true, rejects_limit = 0';
@@ -76,8 +71,8 @@ function readCsv(
     `quote = '"'`,
     `escape = '"'`,
     `comment = ''`,
-    `max_line_size = ${MAX_LINE_BYTES}`,
-    `buffer_size = ${2 * MAX_LINE_BYTES}`,
+    `max_line_size = ${MAX_ROW_BYTES}`,
+    `buffer_size = ${2 * MAX_ROW_BYTES}`,
     // A value may contain line breaks, so the ends of lines are only known when reading from the first byte.
     'parallel = false',
     rejects,
@@ -146,8 +141,8 @@ function readLines(files: readonly InputFile[], rejects: string): string {
     "escape = ''",
     "comment = ''",
     'filename = true',
-    `max_line_size = ${MAX_LINE_BYTES}`,
-    `buffer_size = ${2 * MAX_LINE_BYTES}`,
+    `max_line_size = ${MAX_ROW_BYTES}`,
+    `buffer_size = ${2 * MAX_ROW_BYTES}`,
     // A file may mix different line endings.
     'strict_mode = false',
     rejects,
