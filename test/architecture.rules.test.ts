@@ -23,7 +23,7 @@ const rooms: Record<string, string[]> = {
   streams: ['platform', 'integrations', 'object-store'],
   preferences: ['platform', 'profile', 'jobs'],
   store: ['platform', 'profile', 'jobs', 'integrations', 'generated'],
-  queue: ['platform', 'profile', 'jobs', 'store'],
+  queue: ['platform', 'schemas', 'profile', 'jobs', 'store'],
   limits: ['platform', 'schemas', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
   embedded: ['platform', 'integrations', 'store'],
