@@ -217,10 +217,12 @@ export async function seedPeople({ pool }: Installation): Promise<{ request: str
   const [{ id: workspace, company_id: company }] = (
     await pool.query("select id, company_id from workspaces where name = 'default'")
   ).rows;
-  for (const [name, definition] of segments)
+  for (const [index, [name, definition]] of segments.entries())
     await pool.query(
-      'insert into segments (id, workspace_id, name, definition) values (uuid_v7_floor(now()), $1, $2, $3)',
-      [workspace, name, JSON.stringify(definition)],
+      // The id is the time only, so each segment needs a millisecond of its own.
+      `insert into segments (id, workspace_id, name, definition)
+       values (uuid_v7_floor(now() + $4::integer * interval '1 millisecond'), $1, $2, $3)`,
+      [workspace, name, JSON.stringify(definition), index - 1000],
     );
   const people = ['Ada Lovelace', 'Grace Hopper', 'Edsger Dijkstra', 'Barbara Liskov'];
   for (const [given, family] of people.map((name) => name.split(' ') as [string, string]))

@@ -123,7 +123,7 @@ async function takeEvery(penstock: Installation, browser: Browser, to: string): 
     for (const at of paths) {
       const name = `${
         at
-          .replace(/[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{24}/, 'one')
+          .replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}(?:\.[0-9a-f]+)?|[0-9a-f]{24}/g, 'one')
           .replaceAll(/\W+/g, '-')
           .slice(1, 60) || 'health'
       }-${width}`;
