@@ -39,6 +39,13 @@ const BEFORE_PROOF: ReadonlySet<string | symbol> = new Set([
   ...['connect', 'sslconnect', 'error', 'end', 'message', 'newListener'],
 ]);
 
+/** Requests for the password, which `pg` would answer at any time. None may follow the proof. */
+const PASSWORD_REQUESTS: ReadonlySet<string | symbol> = new Set([
+  'authenticationCleartextPassword',
+  'authenticationMD5Password',
+  'authenticationSASL',
+]);
+
 /** TLS settings, as `pg` reads them from the options and the URL of a client. */
 interface TlsSettings {
   ssl: unknown;
@@ -47,7 +54,8 @@ interface TlsSettings {
 
 /**
  * A connection of `pg` that passes on no message of the server before the server has proved by SCRAM that it knows the
- * password, except those that lead to the proof. A server that sends anything else is disconnected.
+ * password, except those that lead to the proof. A server that sends anything else, or asks for the password after its proof, is
+ * disconnected.
  */
 export class ScramConnection extends pg.Connection {
   declare ssl: unknown;
@@ -63,7 +71,7 @@ export class ScramConnection extends pg.Connection {
 
   override emit(event: string | symbol, ...args: unknown[]): boolean {
     if (this.#refused && event !== 'end') return false;
-    if (!this.#proved && !BEFORE_PROOF.has(event)) {
+    if (this.#proved ? PASSWORD_REQUESTS.has(event) : !BEFORE_PROOF.has(event)) {
       this.#refused = true;
       this.stream.destroy();
       return super.emit('error', new UnprovenServer('the server does not prove that it knows the password'));

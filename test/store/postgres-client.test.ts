@@ -1,10 +1,11 @@
+import { PassThrough } from 'node:stream';
 import pg from 'pg';
 import { describe, expect, inject, onTestFinished, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { declareWorkspace, readSequenceValues } from '../../src/store/distributed.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { PostgresClient } from '../../src/store/postgres-client.ts';
-import { withRequiredScram } from '../../src/store/scram-connection.ts';
+import { ScramConnection, withRequiredScram } from '../../src/store/scram-connection.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { startImpostor, tricks } from '../setup/impostor.ts';
 
@@ -22,6 +23,22 @@ describe('an address with require_auth=scram-sha-256', () => {
       await stop();
       expect(heard()).toContain('user\0penstock\0database\0penstock');
       for (const kept of [SECRET, 'what is asked', 'md5']) expect(heard()).not.toContain(kept);
+    },
+  );
+
+  // A man in the middle can relay the proof of the real server.
+  test.each(['authenticationCleartextPassword', 'authenticationMD5Password', 'authenticationSASL'])(
+    'a server that asks for the password by %s after its proof is disconnected',
+    (request) => {
+      const stream = new PassThrough();
+      const connection = new ScramConnection({ stream: stream as never });
+      const heard: unknown[] = [];
+      connection.on('error', (error: Error) => heard.push(error.message));
+      connection.on(request, () => heard.push(request));
+      connection.emit('authenticationSASLFinal');
+      connection.emit(request);
+      expect(heard).toEqual(['the server does not prove that it knows the password']);
+      expect(stream.destroyed).toBe(true);
     },
   );
 
