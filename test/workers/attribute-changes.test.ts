@@ -163,17 +163,14 @@ describe('changes of attributes', () => {
     expect(Math.abs(change!.at.getTime() - Date.now())).toBeLessThan(60_000);
   });
 
-  test('of an unknown form make a dead letter that names the attribute', async () => {
+  test('become a dead letter with the name of the attribute if their form is unknown', async () => {
     const delivery = deliver(workspace, [attributes('mara', { change: { points: 100 as never } })]);
-    const [result] = await applyBatch(pool, [delivery]).then((one) => [one]);
-    expect(result).toMatchObject({ kind: 'applied' });
+    expect(await applyBatch(pool, [delivery])).toMatchObject({ kind: 'applied' });
     const { rows } = await pool.query('select reason from dead_letters where workspace_id = $1', [
       workspace.id,
     ]);
     expect(rows).toEqual([
-      {
-        reason: "'change.points' is not valid: must be an object with 'inc', 'array', 'merge' or 'objects'",
-      },
+      { reason: "'change.points' is not valid: must be an object with 'inc', 'array', 'merge' or 'objects'" },
     ]);
   });
 });
