@@ -109,8 +109,8 @@ const apps = `
  */
 const subscriptionGroups = `
   select json_agg(
-    json_build_object('id', told.id, 'name', told.name, 'channel', told.channel, 'status', initcap(told.state))
-    order by told.name)
+    json_build_object('id', chosen.id, 'name', chosen.name, 'channel', chosen.channel, 'status', initcap(chosen.state))
+    order by chosen.name)
   from (
     select
       subscription_groups.id, subscription_groups.name, subscription_groups.channel, subscription_states.state
@@ -127,7 +127,7 @@ const subscriptionGroups = `
     join subscription_groups
       on subscription_groups.id = subscription_states.subscription_group_id
       and (subscription_groups.channel = 'email') = (subject.address = 'email')
-  ) as told`;
+  ) as chosen`;
 
 /** Time of the last change of the email state: the address's, or the profile's own if it has no address. */
 const emailStateSince = iso(`

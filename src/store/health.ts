@@ -148,8 +148,8 @@ export interface FleetCounters {
  */
 const countersStatement = `
   select
-    coalesce(sum(told.objects) filter (where told.name in ('web', 'sync')), 0)::float8 as accepted,
-    coalesce(sum(told.refused), 0)::float8 as refused,
+    coalesce(sum(counted.objects) filter (where counted.name in ('web', 'sync')), 0)::float8 as accepted,
+    coalesce(sum(counted.refused), 0)::float8 as refused,
     (select coalesce(sum(lane_totals.dead_letters), 0)::float8 from lane_totals) as "deadLetters",
     array(
       select coalesce(lane_totals.objects, 0)::float8
@@ -162,7 +162,7 @@ const countersStatement = `
     union all
     select departed_processes.name, departed_processes.objects, departed_processes.refused
     from departed_processes
-  ) as told`;
+  ) as counted`;
 
 /** @param lanes number of lanes of the installation */
 export async function readFleetCounters(pool: Pick<Pool, 'query'>, lanes: number): Promise<FleetCounters> {

@@ -190,10 +190,10 @@ export class PostgresClient extends pg.Client {
       if (error) sdk.failSpan(span, kindOf(error));
       span.end();
     };
-    const place = given.findIndex((one) => typeof one === 'function');
-    if (place < 0) return endWith(this.#send(given) as Promise<unknown>, end);
-    const answer = given[place] as Query;
-    given[place] = (error: unknown, result: unknown) => {
+    const at = given.findIndex((one) => typeof one === 'function');
+    if (at < 0) return endWith(this.#send(given) as Promise<unknown>, end);
+    const answer = given[at] as Query;
+    given[at] = (error: unknown, result: unknown) => {
       end(error);
       answer(error, result);
     };

@@ -22,7 +22,7 @@ const recordLossIn = (table: 'installation' | 'queue_shards') => `
     select queue.* from ${table} as queue
     where queue.generation = $1::integer${table === 'queue_shards' ? ' and queue.shard = $8::integer' : ''}
     for update
-  ), told as (
+  ), recorded as (
     insert into queue_losses (found, additions_known, additions_found, accepted_from, accepted_until, noticed_by, shard)
     select $2::text, greatest(before.additions, $5::bigint), $4::bigint, before.waiting_since,
            pg_catalog.statement_timestamp(), $6::text, $8::integer
@@ -43,7 +43,7 @@ const recordLossIn = (table: 'installation' | 'queue_shards') => `
          drained = false
     from before
    where ${table === 'queue_shards' ? 'queue.shard = before.shard' : 'queue.only_row = before.only_row'}
-  returning (select count(*)::integer from told) as told`;
+  returning (select count(*)::integer from recorded) as recorded`;
 
 const recordLoss = recordLossIn('installation');
 
@@ -66,8 +66,8 @@ export async function reportLoss(
     shard === 0
       ? { name: 'tell-loss', text: recordLoss, values }
       : { name: 'tell-shard-loss', text: recordShardLoss, values };
-  const { rows } = await pool.query<{ told: number }>(statement);
-  return rows[0] && rows[0].told > 0;
+  const { rows } = await pool.query<{ recorded: number }>(statement);
+  return rows[0] && rows[0].recorded > 0;
 }
 
 const confirm = `

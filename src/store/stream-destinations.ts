@@ -296,7 +296,7 @@ const trimLogStatement = `
     join stream_destinations
       on stream_destinations.workspace_id = gone.workspace_id and stream_destinations.position < gone.id
     group by stream_destinations.workspace_id, stream_destinations.id
-  ), told as (
+  ), marked as (
     update stream_destinations
     set lost = stream_destinations.lost + missed.rows, lost_at = now()
     from missed
@@ -305,7 +305,7 @@ const trimLogStatement = `
   )
   select
     (select count(*) from gone) as gone,
-    coalesce((select array_agg(told.id) from told), '{}') as lost`;
+    coalesce((select array_agg(marked.id) from marked), '{}') as lost`;
 
 /**
  * Deletes a slice of the log rows that are older than `days`, and records for each destination how many it

@@ -180,7 +180,7 @@ const statementOf = (fate: Tombstone['fate']) => `
     delete from merged_profiles using settled
     where merged_profiles.workspace_id = settled.workspace_id
       and merged_profiles.profile_id = settled.id
-  ), told as (
+  ), noted_archives as (
     insert into archive_erasures (workspace_id, since, latest)
     select distinct settled.workspace_id, now(), now()
     from settled

@@ -181,11 +181,11 @@ async function preview({ workspace, segment, definition, sample, json }: Preview
     for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
       const wanted = sample - totals.ids.length;
       const part = { workspaceId, definition: filter, after, limit: PAGE, sample: wanted };
-      const looked = await evaluateUsers(database.pool, part);
-      totals.users += looked.read;
-      totals.matched += looked.matched;
-      totals.ids.push(...looked.sample);
-      after = looked.read < PAGE ? undefined : looked.last;
+      const evaluated = await evaluateUsers(database.pool, part);
+      totals.users += evaluated.read;
+      totals.matched += evaluated.matched;
+      totals.ids.push(...evaluated.sample);
+      after = evaluated.read < PAGE ? undefined : evaluated.last;
     }
     printRow(json, {
       ...{ filter: describe(filter), users: totals.users, matched: totals.matched },
