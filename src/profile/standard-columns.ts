@@ -27,7 +27,7 @@ interface StandardColumn {
 }
 
 const personal = { type: 'text', merge: 'keep', isPersonal: true } as const;
-const residence = { type: 'text', merge: 'keep', isPersonal: false } as const;
+const locale = { type: 'text', merge: 'keep', isPersonal: false } as const;
 const coordinate = { type: 'number', merge: 'keep', isPersonal: true } as const;
 const flag = { type: 'boolean', merge: 'keep', isPersonal: false } as const;
 const account = { type: 'json', merge: 'keep', isPersonal: true } as const;
@@ -53,9 +53,9 @@ export const standardColumns = {
   },
   dob: { ...personal, isFilter: true, field: 'Date of birth as YYYY-MM-DD.', label: 'Date of birth' },
   home_city: { ...personal, isFilter: true, field: 'Home city.', label: 'Home city' },
-  country: { ...residence, isFilter: true, field: 'ISO 3166-1 alpha-2.', label: 'Country' },
-  language: { ...residence, isFilter: true, field: 'ISO 639-1.', label: 'Language' },
-  time_zone: { ...residence, isFilter: true, field: 'IANA name.', label: 'Time zone' },
+  country: { ...locale, isFilter: true, field: 'ISO 3166-1 alpha-2.', label: 'Country' },
+  language: { ...locale, isFilter: true, field: 'ISO 639-1.', label: 'Language' },
+  time_zone: { ...locale, isFilter: true, field: 'IANA name.', label: 'Time zone' },
   image_url: { ...personal, field: 'Address of a picture.' },
   latitude: coordinate,
   longitude: coordinate,
