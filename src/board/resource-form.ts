@@ -1,5 +1,5 @@
 import { type Html, html, type Part } from '../platform/html.ts';
-import type { Field, Fields, SecretSource } from '../resources/fields.ts';
+import type { BoxGroup, Field, Fields, SecretSource } from '../resources/fields.ts';
 import { InvalidValue, Refusal } from '../resources/refusal.ts';
 import type { Visit } from './console.ts';
 
@@ -183,14 +183,15 @@ function formField(
   const value = given?.[0] ?? defaultText(fallback);
   const isInvalid = problem !== undefined;
   const marks = html` aria-describedby="${id}-hint"${required && html` required`}${isInvalid && html` aria-invalid="true"`}`;
-  const hint = html`<span class="hint" id="${id}-hint">${isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `}${hintOf(help)}${maker && html` There is none yet. <a href="${maker.path}#create">${maker.text}</a>`}</span>`;
+  const error = isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `;
+  const hint = html`<span class="hint" id="${id}-hint">${error}${hintOf(help)}${maker && html` There is none yet. <a href="${maker.path}#create">${maker.text}</a>`}</span>`;
   const title = html`<span>${label}${!required && field.part === undefined && control.kind !== 'switch' && html` <span class="faint">(optional)</span>`}</span>`;
   switch (control.kind) {
     case 'boxes':
-      return html`<fieldset aria-describedby="${id}-hint"><legend>${label}</legend>${hint}<div class="choices">${control.choices.map(
-        (name) =>
-          html`<label class="check"><input type="checkbox" name="${key}" value="${name}"${given?.flatMap((one) => one.split(',')).includes(name) && html` checked`}> <code>${name}</code></label>`,
-      )}</div></fieldset>`;
+      return html`<fieldset${isInvalid && html` aria-describedby="${id}-hint"`}><legend>${label}</legend>${
+        // The rule is about the list of the command line.
+        isInvalid && html`<span class="hint" id="${id}-hint">${error}</span>`
+      }${boxes(key, control.groups, given?.flatMap((one) => one.split(',')) ?? [])}</fieldset>`;
     case 'switch':
       return html`<label class="check"><input type="checkbox" name="${key}" value="on"${given?.includes('on') && html` checked`} aria-describedby="${id}-hint"> <span>${label} ${hint}</span></label>`;
     case 'choice':
@@ -203,6 +204,20 @@ function formField(
     default:
       return html`<label>${title} <input name="${key}" value="${value}" maxlength="${control.maxLength}" placeholder="${control.placeholder}"${suggestions && html` list="${id}-list"`} autocomplete="off"${marks}>${hint}</label>${suggestions && html`<datalist id="${id}-list">${suggestions.map((one) => html`<option value="${one}"></option>`)}</datalist>`}`;
   }
+}
+
+/** Renders checkboxes. Groups with a title can be folded; one with a chosen name is open. */
+function boxes(key: string, groups: readonly BoxGroup[], chosen: readonly string[]): Part {
+  return groups.map(({ title, choices }) => {
+    const names = Object.entries(choices);
+    const rendered = html`<div class="choices">${names.map(
+      ([name, line]) =>
+        html`<label class="check"><input type="checkbox" name="${key}" value="${name}"${chosen.includes(name) && html` checked`}> <span><code>${name}</code>${line !== '' && html` <span class="hint">${line}</span>`}</span></label>`,
+    )}</div>`;
+    if (title === undefined) return rendered;
+    const isOpen = names.some(([name]) => chosen.includes(name));
+    return html`<details class="boxes"${isOpen && html` open`}><summary>${title} <span class="faint">(${names.length})</span></summary>${rendered}</details>`;
+  });
 }
 
 /** Formats a field's rule as a sentence for the form, without parts that only apply to the command line. */

@@ -22,7 +22,7 @@ import {
   workspaceOf,
 } from './account-permissions.ts';
 import { accountRoleNames, accountRoles } from './account-roles.ts';
-import { choice, commandOnly, names, optional, readName, readNames, text } from './fields.ts';
+import { choice, commandOnly, names, optional, plainBoxes, readName, readNames, text } from './fields.ts';
 import { InvalidValue, Refusal, refuseTaken } from './refusal.ts';
 import {
   action,
@@ -477,7 +477,7 @@ export const accounts = describeResource<Account>({
         team: teamField,
         permissions: names(
           { label: 'Permissions in the team', help: 'names separated by commas' },
-          teamPermissions,
+          plainBoxes(teamPermissions),
           readNames('permission', teamPermissions),
         ),
       },

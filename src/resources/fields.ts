@@ -9,12 +9,19 @@ export type Control =
   | { kind: 'text'; maxLength: number; placeholder?: string }
   | ({ kind: 'choice'; choices: readonly string[] } & ChoiceTexts)
   /** Checkboxes. The command line takes comma-separated names. */
-  | { kind: 'boxes'; choices: readonly string[] }
+  | { kind: 'boxes'; groups: readonly BoxGroup[] }
   | { kind: 'switch' }
   /**
    * Read from a file or a variable. Never an argument of a command, because every user of the machine could read it.
    */
   | { kind: 'secret'; fileOnly?: boolean };
+
+/** Checkboxes below one title. `choices` maps each name to a line about it, which may be empty. */
+export interface BoxGroup {
+  /** Absent if the field has one group. */
+  title?: string;
+  choices: Readonly<Record<string, string>>;
+}
 
 /** Texts of a choice in the console. */
 interface ChoiceTexts {
@@ -126,11 +133,16 @@ export function choice<T extends string>(
 /** Creates a field for a list of names. `read` validates the list, for example with `readNames`. */
 export function names<T extends string>(
   { label, help, value = 'list' }: Words,
-  choices: readonly T[],
+  groups: readonly BoxGroup[],
   read: (text: string) => T[],
 ): Field<T[]> {
-  return { label, help, value, required: true, read, control: { kind: 'boxes', choices } };
+  return { label, help, value, required: true, read, control: { kind: 'boxes', groups } };
 }
+
+/** Creates a group of checkboxes without a title and without lines. */
+export const plainBoxes = (choices: readonly string[]): BoxGroup[] => [
+  { choices: Object.fromEntries(choices.map((one) => [one, ''])) },
+];
 
 export const flag = ({ label, help }: Words): Field<boolean> => ({
   ...{ label, help, value: '', required: false, fallback: false, read: (text) => text !== '' },

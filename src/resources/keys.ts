@@ -1,7 +1,14 @@
 import { duration } from '../platform/format.ts';
-import { type Permission, permissions } from '../schemas/permissions.ts';
+import {
+  type Permission,
+  type PermissionPreset,
+  permissionGroups,
+  permissionPresets,
+  permissions,
+} from '../schemas/permissions.ts';
 import { apiKeyColumns, createApiKey, revokeApiKey, type ShownApiKey } from '../store/api-keys.ts';
 import {
+  choice,
   commandOnly,
   ipAllowlist,
   name,
@@ -24,6 +31,11 @@ function brief(given: readonly string[]): string {
   if (permissions.every((one) => given.includes(one))) return 'all';
   return given.length > 4 ? `${given.slice(0, 3).join(', ')} and ${given.length - 3} more` : given.join(', ');
 }
+
+/** Text of each preset in the form. */
+const presetTexts = Object.fromEntries(
+  Object.entries(permissionPresets).map(([preset, { line }]) => [preset, `${preset}: ${line}`]),
+);
 
 export const keys = describeResource<ShownApiKey>({
   noun: 'keys',
@@ -139,12 +151,21 @@ export const keys = describeResource<ShownApiKey>({
     permit: 'edit_keys',
     done: 'Created.',
     fields: {
-      permissions: names<Permission>(
-        { label: 'Permissions', help: 'names separated by commas, or all' },
-        permissions,
-        readNames('permission', permissions, { all: true }),
-      ),
       name: withDefault(name('name for humans'), 'API key'),
+      preset: optional(
+        choice<PermissionPreset>(
+          { label: 'Preset', help: 'permissions for a common client, in addition to those of the list' },
+          Object.keys(permissionPresets) as PermissionPreset[],
+          { texts: presetTexts, unset: 'None: choose permissions below' },
+        ),
+      ),
+      permissions: optional(
+        names<Permission>(
+          { label: 'Permissions', help: 'names separated by commas, or all' },
+          permissionGroups.map(({ title, permissions: choices }) => ({ title, choices })),
+          readNames('permission', permissions, { all: true }),
+        ),
+      ),
       secret: commandOnly(
         secret({
           label: 'Existing secret',
@@ -157,13 +178,19 @@ export const keys = describeResource<ShownApiKey>({
       ),
     },
     async run({ database, actor }, { owner, values }) {
+      const { preset, permissions: listed = [] } = values;
+      const ofPreset: readonly Permission[] =
+        preset === undefined ? [] : permissionPresets[preset].permissions;
+      const given = permissions.filter((one) => listed.includes(one) || ofPreset.includes(one));
+      if (given.length === 0)
+        throw new Refusal('at least one permission or a preset is required', 'permissions');
       const own = values.secret.isGiven ? (await values.secret.read('Secret')).trim() : undefined;
       if (own !== undefined && !SECRET.test(own))
         throw new Refusal(
           '--secret-file: a secret must have 32 to 500 characters without spaces, on one line',
         );
       const { secret: made, key } = await createApiKey(database, actor, {
-        ...{ workspaceId: owner.id, name: values.name, permissions: values.permissions },
+        ...{ workspaceId: owner.id, name: values.name, permissions: given },
         ...{ ipAllowlist: values.ip_allowlist, ...(own !== undefined && { secret: own }) },
       }).catch(refuseTaken('another key already has this secret'));
       return own === undefined

@@ -6,6 +6,7 @@ import { requireDone } from './endings.ts';
 import { name, names, optional, readNames } from './fields.ts';
 import { Refusal } from './refusal.ts';
 import { action, type Context, creation, describeResource, iso, keyset, readById } from './resource.ts';
+import { type Right, rightMeanings, rights } from './rights.ts';
 
 const include = { company: { select: { name: true } } } satisfies Prisma.PermissionSetInclude;
 
@@ -16,12 +17,30 @@ const takenBy = (called: string) => `this company already has a permission set w
 const find = ({ database }: Context, id: string) =>
   database.prisma.permissionSet.findUniqueOrThrow({ where: { id }, include });
 
-const permissions = (help: string) =>
-  names(
-    { label: 'Permissions', help },
-    workspacePermissions,
-    readNames('workspace permission', workspacePermissions),
+/** Returns what a permission opens in the console; empty if it opens nothing. */
+function lineOf(permission: string): string {
+  if (permission === 'admin') return 'Everything in the workspace';
+  const opened = (Object.keys(rights) as Right[]).filter((right) =>
+    (rights[right] as readonly string[]).includes(permission),
   );
+  return opened.map((right) => rightMeanings[right]).join('; ');
+}
+
+const lines = workspacePermissions.map((permission) => [permission, lineOf(permission)] as const);
+
+const groups = [
+  {
+    title: 'Open pages of this console',
+    choices: Object.fromEntries(lines.filter(([, line]) => line !== '')),
+  },
+  {
+    title: 'Accepted from identity providers, without effect in this console',
+    choices: Object.fromEntries(lines.filter(([, line]) => line === '')),
+  },
+];
+
+const permissions = (help: string) =>
+  names({ label: 'Permissions', help }, groups, readNames('workspace permission', workspacePermissions));
 
 export const permissionSets = describeResource<PermissionSet>({
   noun: 'permission-sets',

@@ -4,40 +4,41 @@
  * workspace of the company.
  */
 export const rights = {
-  /** View users. */
   users: ['view_user_profile'],
-  /** View personal data: names, addresses, values of attributes and properties. Masked without this right. */
   pii: ['view_pii'],
-  /** Download a user's data. */
   export: ['export_user_data'],
-  /**
-   * Change and delete users, with the right `users`, and `pii` to set or remove an attribute. Replay and discard dead letters, with
-   * the right `delivery`, and `pii` to correct one. Erase deleted users from the log of streams, with the right `syncs`.
-   */
   change: ['edit_user_data', 'import_update_user_data'],
-  /** View requests and dead letters. */
   delivery: ['dev_console', 'view_event_user_log'],
-  /** View limits and usage of a workspace. */
   usage: ['view_usage_data', 'view_api_usage_dashboard', 'view_api_limits'],
-  /** View API keys and their requests. Secrets are not stored. */
   keys: ['view_api_keys', 'edit_api_keys'],
-  /** Create and revoke API keys. */
   edit_keys: ['edit_api_keys'],
-  /** View, create and archive subscription groups. */
   groups: ['manage_subscription_groups'],
-  /** View segments, and count their users if the `users` right is given as well. */
   segments: ['view_segments', 'edit_segments', 'archive_segments'],
-  /** Create and change segments. */
   edit_segments: ['edit_segments'],
-  /** Archive segments. */
   archive_segments: ['archive_segments', 'edit_segments'],
-  /** View and preview preference centers. */
   centers: ['view_preference_centers', 'edit_preference_centers'],
-  /** View, create, test, change, delete, start, pause and cancel warehouse syncs; view, pause and resume streams. */
   syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
 } as const;
 
 export type Right = keyof typeof rights;
+
+/** What an account with a right can do. `export` and `change` need other rights as well: see docs/permissions.md. */
+export const rightMeanings: Record<Right, string> = {
+  users: 'Find users and view them',
+  pii: 'See names, addresses and values of attributes and properties. Without it, they are masked',
+  export: 'Download the data of a user whom the account may view with personal data',
+  change: 'Change and delete users whom the account may view; replay and discard dead letters',
+  delivery: 'Follow requests and view dead letters',
+  usage: 'View limits and usage',
+  keys: 'View API keys and their requests',
+  edit_keys: 'Create and revoke API keys',
+  groups: 'View, create and archive subscription groups',
+  segments: 'View segments, and count their users if the account may view users',
+  edit_segments: 'Create and change segments',
+  archive_segments: 'Archive segments',
+  centers: 'View preference centers and their preview',
+  syncs: 'View, create, test, change, run, pause and cancel warehouse syncs; view, pause and resume streams',
+};
 
 /**
  * Requirement for a page. A right must be held in one workspace. `anyone` needs a session, `company` needs a company

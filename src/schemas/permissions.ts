@@ -1,54 +1,134 @@
-/**
- * Permissions of API keys, with the names that clients know. A permission may be granted before its endpoint
- * exists.
- */
-export const permissions = [
-  'users.track',
-  'users.track.bulk',
-  'users.track.sync',
-  'users.delete',
-  'users.alias.new',
-  'users.alias.update',
-  'users.identify',
-  'users.merge',
-  'users.external_ids.rename',
-  'users.external_ids.remove',
-  'users.export.ids',
-  'users.export.segment',
-  'users.export.global_control_group',
-  'email.unsubscribe',
-  'email.status',
-  'email.hard_bounces',
-  'email.bounce.remove',
-  'email.spam.remove',
-  'email.blacklist',
-  'subscription.status.set',
-  'subscription.status.get',
-  'subscription.groups.get',
-  'sms.invalid_phone_numbers',
-  'sms.invalid_phone_numbers.remove',
-  'preference_center.list',
-  'preference_center.get',
-  'preference_center.update',
-  'preference_center.user.get',
-  'cdi.integration_list',
-  'cdi.integration_job_status',
-  'cdi.integration_sync',
-  'events.list',
-  'events.get',
-  'events.data_series',
-  'custom_attributes.get',
-  'purchases.product_list',
-  'purchases.quantity_series',
-  'purchases.revenue_series',
-  'segments.list',
-  'segments.details',
-  'campaigns.list',
-  'canvas.list',
-  'feed.list',
+/** Permissions of API keys in groups, with the names that clients know and one line about what each allows. */
+const groups = [
+  {
+    title: 'Write users',
+    permissions: {
+      'users.track': 'Record attributes, events and purchases',
+      'users.track.bulk': 'Record attributes, events and purchases in large requests',
+      'users.track.sync': 'Record one object and wait for its effect, only with VENDOR_RULES=current',
+      'users.delete': 'Delete users and all their data',
+      'users.alias.new': 'Add aliases, and create users that only have an alias',
+      'users.alias.update': 'Rename aliases',
+      'users.identify': 'Give an external id to users without one',
+      'users.merge': 'Merge two users',
+      'users.external_ids.rename': 'Rename external ids',
+      'users.external_ids.remove': 'Remove former external ids',
+    },
+  },
+  {
+    title: 'Export users',
+    permissions: {
+      'users.export.ids': 'Read users by their identifiers',
+      'users.export.segment': 'Export all users of a segment as files',
+      'users.export.global_control_group': 'No effect: no endpoint needs it',
+    },
+  },
+  {
+    title: 'Email',
+    permissions: {
+      'email.unsubscribe': 'List unsubscribed addresses',
+      'email.status': 'Set the subscription state of addresses',
+      'email.hard_bounces': 'List addresses that hard bounced',
+      'email.bounce.remove': 'Remove hard bounces',
+      'email.spam.remove': 'Remove spam marks',
+      'email.blacklist': 'Unsubscribe addresses and mark them as hard bounces',
+    },
+  },
+  {
+    title: 'Subscription groups and SMS',
+    permissions: {
+      'subscription.status.set': 'Set the states of users in groups',
+      'subscription.status.get': 'Read the states of users in a group',
+      'subscription.groups.get': 'List the groups of a user',
+      'sms.invalid_phone_numbers': 'List invalid phone numbers',
+      'sms.invalid_phone_numbers.remove': 'Remove phone numbers from the list of invalid numbers',
+    },
+  },
+  {
+    title: 'Preference centers',
+    permissions: {
+      'preference_center.list': 'List preference centers',
+      'preference_center.get': 'Read a preference center',
+      'preference_center.update': 'Create and change preference centers',
+      'preference_center.user.get': 'Create a link with which a user changes their states',
+    },
+  },
+  {
+    title: 'Warehouse syncs',
+    permissions: {
+      'cdi.integration_list': 'List integrations',
+      'cdi.integration_job_status': 'List the syncs of an integration',
+      'cdi.integration_sync': 'Start a sync',
+    },
+  },
+  {
+    title: 'Read totals and definitions',
+    permissions: {
+      'events.list': 'List the names of events',
+      'events.get': 'List events with their state',
+      'events.data_series': 'Count an event by day or hour',
+      'custom_attributes.get': 'List attributes with their types',
+      'purchases.product_list': 'List the ids of products',
+      'purchases.quantity_series': 'Count items bought by day or hour',
+      'purchases.revenue_series': 'Sum revenue by day or hour',
+      'segments.list': 'List segments',
+      'segments.details': 'Read the filter of a segment',
+      'campaigns.list': 'Test a connection; always an empty list',
+      'canvas.list': 'Test a connection; always an empty list',
+      'feed.list': 'Test a connection; always an empty list',
+    },
+  },
 ] as const;
 
-export type Permission = (typeof permissions)[number];
+type NamesOf<Group> = Group extends { permissions: infer Lines } ? keyof Lines : never;
+
+export type Permission = NamesOf<(typeof groups)[number]>;
+
+/** A named group of permissions of API keys. `permissions` maps each to one line about what it allows. */
+export interface PermissionGroup {
+  title: string;
+  permissions: Partial<Record<Permission, string>>;
+}
+
+export const permissionGroups: readonly PermissionGroup[] = groups;
+
+/** All permissions of API keys. */
+export const permissions = groups.flatMap((group) => Object.keys(group.permissions)) as Permission[];
+
+const of = (...titles: (typeof groups)[number]['title'][]): Permission[] =>
+  groups
+    .filter(({ title }) => titles.includes(title))
+    .flatMap((group) => Object.keys(group.permissions) as Permission[]);
+
+/** Sets of permissions for common clients, by name. `line` says for which client. */
+export const permissionPresets = {
+  server: {
+    line: 'a backend that writes users, reads single users, and sets their states',
+    permissions: [
+      ...of('Write users', 'Email', 'Subscription groups and SMS'),
+      ...(['users.export.ids', 'preference_center.list', 'preference_center.user.get'] as const),
+    ],
+  },
+  'read-only': {
+    line: 'reads single users, states, totals and definitions, and changes nothing',
+    permissions: [
+      ...of('Read totals and definitions'),
+      ...(['users.export.ids', 'subscription.status.get', 'subscription.groups.get'] as const),
+      ...(['email.unsubscribe', 'email.hard_bounces', 'sms.invalid_phone_numbers'] as const),
+      ...(['preference_center.list', 'preference_center.get'] as const),
+      ...(['cdi.integration_list', 'cdi.integration_job_status'] as const),
+    ],
+  },
+  import: {
+    line: 'loads users, their history and their states from another system',
+    permissions: [
+      ...(['users.track', 'users.track.bulk', 'users.alias.new', 'users.identify'] as const),
+      ...(['subscription.status.set', 'email.status'] as const),
+    ],
+  },
+} satisfies Record<string, { line: string; permissions: readonly Permission[] }>;
+
+export type PermissionPreset = keyof typeof permissionPresets;
 
 /** Departments and permissions of console accounts, from the lists of the protocol. */
 

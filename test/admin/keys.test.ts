@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { permissions } from '../../src/schemas/permissions.ts';
+import { permissionPresets, permissions } from '../../src/schemas/permissions.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
@@ -72,6 +72,18 @@ describe('keys create', () => {
     expectRefusal(outcome, 'Unknown permission: users.fly', 'users.merge');
   });
 
+  test('gives a key the permissions of its preset, and further ones', async () => {
+    const key = await on.json('keys create --workspace shop --preset import --permissions users.merge');
+    expect(key.permissions.toSorted()).toEqual(
+      [...permissionPresets.import.permissions, 'users.merge'].toSorted(),
+    );
+  });
+
+  test('requires a preset or permissions', async () => {
+    const outcome = await on.run('keys create --workspace shop');
+    expectRefusal(outcome, 'at least one permission or a preset is required');
+  });
+
   test('rejects an empty list of permissions', async () => {
     expectRefusal(
       await on.run(['keys', 'create', '--workspace', 'shop', '--permissions', ',']),
@@ -99,7 +111,7 @@ describe('keys list', () => {
   test('lists the keys of one or all workspaces, oldest first', async () => {
     const all = await on.json('keys list');
     const atSchool = await on.json('keys list --workspace school');
-    expect(all.keys).toHaveLength(4);
+    expect(all.keys).toHaveLength(5);
     expect(atSchool.keys.map((key: { name: string }) => key.name)).toEqual(['till 4']);
     const second = await on.json(['keys', 'list', '--limit', '2', '--after', all.keys[0].api_key_id]);
     expect(second).toEqual({ keys: all.keys.slice(1, 3), next: all.keys[2].api_key_id });

@@ -1,6 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAuthenticator } from '../../src/edge/authenticate.ts';
+import { permissionPresets } from '../../src/schemas/permissions.ts';
 import { addKeyUsage } from '../../src/store/api-keys.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { findApiKeys, hashApiKey } from '../../src/store/credentials.ts';
@@ -45,7 +46,30 @@ describe('an API key', () => {
     expect(await actionsAbout(id)).toEqual(['api_keys.create']);
   });
 
+  test('an API key has the permissions of its preset and those chosen in addition', async () => {
+    const { text: form } = await page(scene.operator, '/keys');
+    expect(form).toContain('<option value="read-only">read-only: reads single users');
+    expect(form).toMatch(/<code>users.merge<\/code> <span class="hint">Merge two users<\/span>/);
+    const answer = await make(scene.operator, { preset: 'import', permissions: 'users.merge' });
+    const [secret = ''] = /pk_[\w-]{43}/.exec(await answer.text()) ?? [];
+    const [key] = await findApiKeys(pool(), [hashApiKey(secret)]);
+    expect(key!.permissions.toSorted()).toEqual(
+      [...permissionPresets.import.permissions, 'users.merge'].toSorted(),
+    );
+  });
+
+  test('a form without a preset or a permission is rejected, and the error stands at the permissions', async () => {
+    const answer = await make(scene.operator, { permissions: '', name: 'till 5' });
+    expect(answer.status).toBe(400);
+    const text = await answer.text();
+    expect(text).toMatch(
+      /<legend>Permissions<\/legend><span [^>]+><strong [^>]+>At least one permission or a preset is required\./,
+    );
+    expect(text).toContain('value="till 5"');
+  });
+
   test.each([
+    ['an unknown preset', { preset: 'everything' }],
     ['an empty name', { name: ' ' }],
     ['a long name', { name: 'x'.repeat(256) }],
     ['an unknown permission', { permissions: 'everything' }],

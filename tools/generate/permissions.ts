@@ -1,27 +1,12 @@
 import { allOperations } from '../../src/operations/index.ts';
 import { settings } from '../../src/platform/config.ts';
-import { type Right, rights } from '../../src/resources/rights.ts';
+import { type Right, rightMeanings, rights } from '../../src/resources/rights.ts';
 import { SENDS } from '../../src/resources/streams.ts';
-import { permissions } from '../../src/schemas/permissions.ts';
+import { permissionGroups, permissionPresets, permissions } from '../../src/schemas/permissions.ts';
 import { rulesOf } from '../../src/schemas/vendor-rules.ts';
 
-/** Rights that open a page or an action only together with other rights. */
-type Supplement = 'export' | 'change';
-
-const meanings: Record<Exclude<Right, Supplement>, string> = {
-  users: 'Find users and view them',
-  pii: 'See names, addresses and values of attributes and properties. Without it, they are masked',
-  delivery: 'Follow requests and view dead letters',
-  usage: 'View limits and usage',
-  keys: 'View API keys and their requests',
-  edit_keys: 'Create and revoke API keys',
-  groups: 'View, create and archive subscription groups',
-  segments: 'View segments. To count their users, `view_user_profile` is needed as well',
-  edit_segments: 'Create and change segments',
-  archive_segments: 'Archive segments',
-  centers: 'View preference centers and their preview',
-  syncs: 'View, create, test, change, run, pause and cancel warehouse syncs; view, pause and resume streams',
-};
+/** Rights that open a page or an action only together with other rights: see `combined`. */
+const supplements: readonly Right[] = ['export', 'change'];
 
 /** Actions that need several rights at once. */
 const combined: { meaning: string; needs: readonly Right[] }[] = [
@@ -43,16 +28,20 @@ const code = (names: readonly string[]) => names.map((name) => `\`${name}\``).jo
 export function permissionsPage(): string {
   // List the operations of `VENDOR_RULES=current`, which include all operations of `spec`.
   const operations = allOperations(settings.SERVICE_ID_FIELD.default, { rules: rulesOf.current });
+  const lines = Object.assign({}, ...permissionGroups.map((group) => group.permissions));
   const keys = permissions.map((permission) => {
     const opened = operations.filter((operation) => operation.permission === permission);
     const paths = opened.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`);
-    const allows = paths.length === 0 ? 'no endpoint of this release' : code(paths);
-    return `| \`${permission}\` | ${allows} |`;
+    const allows = paths.length === 0 ? 'none' : code(paths);
+    return `| \`${permission}\` | ${lines[permission]} | ${allows} |`;
   });
-  const free = operations.filter(({ permission, auth }) => permission === undefined && auth === undefined);
-  const console = (Object.keys(meanings) as (keyof typeof meanings)[]).map(
-    (right) => `| ${meanings[right]} | ${code(rights[right])} |`,
+  const presets = Object.entries(permissionPresets).map(
+    ([preset, { line, permissions: given }]) => `| \`${preset}\` | ${line} | ${code(given)} |`,
   );
+  const free = operations.filter(({ permission, auth }) => permission === undefined && auth === undefined);
+  const console = (Object.keys(rightMeanings) as Right[])
+    .filter((right) => !supplements.includes(right))
+    .map((right) => `| ${rightMeanings[right]} | ${code(rights[right])} |`);
   const rows = combined.map(
     ({ meaning, needs }) =>
       `| ${meaning} | ${needs.map((right) => rights[right].map((name) => `\`${name}\``).join(' or ')).join(', and ')} |`,
@@ -66,12 +55,21 @@ export function permissionsPage(): string {
 A key belongs to one workspace and has a list of permissions. A request that needs a missing permission is answered with 403 and the code
 \`permission_missing\`. \`users.track.sync\` opens an endpoint only with [\`VENDOR_RULES=current\`](vendor-rules.md). Create a key with \`penstock keys create\`, or in the console.
 
-| Permission | Allows |
-| --- | --- |
+| Permission | Allows | Endpoints |
+| --- | --- | --- |
 ${keys.join('\n')}
 
 Every key of the workspace may call ${code(free.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`))}. \`--permissions all\` gives
 every permission of this table.
+
+### Presets
+
+\`penstock keys create --preset NAME\` and the form of the console give the permissions of a common client. \`--permissions\` adds further ones. The
+key stores the permissions, so that a preset that a later release changes does not change existing keys.
+
+| Preset | For | Permissions |
+| --- | --- | --- |
+${presets.join('\n')}
 
 ## SCIM tokens
 
