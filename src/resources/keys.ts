@@ -151,7 +151,7 @@ export const keys = describeResource<ShownApiKey>({
     permit: 'edit_keys',
     done: 'Created.',
     fields: {
-      name: withDefault(name('name for humans'), 'API key'),
+      name: withDefault(name('name that lists show'), 'API key'),
       preset: optional(
         choice<PermissionPreset>(
           { label: 'Preset', help: 'permissions for a common client, in addition to those of the list' },

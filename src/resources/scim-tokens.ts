@@ -101,7 +101,7 @@ export const scimTokens = describeResource<Token>({
         readOrigin,
         { placeholder: 'https://idp.example' },
       ),
-      name: withDefault(name('name for humans'), 'SCIM token'),
+      name: withDefault(name('name that lists show'), 'SCIM token'),
       ip_allowlist: ipAllowlist(
         'addresses and subnets from which it can be used, separated by commas (default: any)',
       ),
