@@ -121,7 +121,7 @@ export function lineChart(name: string, { lines, times, axis, show, minTop }: Li
     const description =
       values.length === 0
         ? 'not known'
-        : `${latest === undefined ? 'not known' : show(latest)} now, ${show(Math.max(...values))} at most`;
+        : `latest ${latest === undefined ? 'not known' : show(latest)}, highest ${show(Math.max(...values))}`;
     return { name: line.name, description };
   });
   const missing = times.filter((_, index) => lines.every(({ values }) => values[index] === undefined)).length;

@@ -7,7 +7,8 @@ import { amount, living, nameOf } from './text.ts';
 const ENDS = { count: 3, seconds: ENDS_SECONDS };
 const MEMORY = { bytes: 1_500_000_000 };
 
-const startOne = (name: string) => `Start one: ${START_COMMAND}, or ${name} in the Procfile.`;
+const startOne = (name: string) =>
+  `Start one: ${START_COMMAND}, or ${name} in the Procfile. If a process of ${name} still exists, it hangs: restart it.`;
 
 /** Names the process of a kind that has sent the latest heartbeat; empty if the list has none. */
 function lastHeartbeat(processes: readonly SeenProcess[], kind: SeenProcess['name']): string {

@@ -497,6 +497,19 @@ describe('users', () => {
     expect(JSON.stringify(await scene.installation.envelopes())).not.toContain('somewhat');
   });
 
+  test('the form of subscriptions has no state at first; an error stands at its field', async () => {
+    const path = `/users/${scene.user}?workspace=${scene.shop}`;
+    const { text: form } = await page(scene.operator, path);
+    expect(form).toContain('<select name="state" required><option value="">Choose…</option>');
+    const answer = await post(scene.operator, path, {
+      ...{ action: 'set_subscription', subscription: scene.group, state: '', confirm: 'yes' },
+    });
+    const text = await answer.text();
+    expect(answer.status).toBe(400);
+    expect(text).toContain(`<option value="${scene.group}" selected>`);
+    expect(text).toMatch(/aria-describedby="state-problem">.*<\/select> <strong [^>]*id="state-problem"/);
+  });
+
   test('a user is deleted through the queue after an identifier is typed', async () => {
     const id = await scene.createUser(scene.shop, 'to-delete');
     const form = await page(scene.operator, `/users/${toServiceId(id)}/delete`);

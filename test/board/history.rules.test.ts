@@ -73,7 +73,7 @@ test('a chart describes its lines in words, breaks them at gaps, and shades miss
     ...{ show: (value: number) => `${value} objects/s`, minTop: 1, axis: 'time' },
   }).text;
   expect(drawn).toContain(
-    'aria-label="Objects. Accepted: 6 objects/s now, 6 objects/s at most; no figures for 2 of 7 points"',
+    'aria-label="Objects. Accepted: latest 6 objects/s, highest 6 objects/s; no figures for 2 of 7 points"',
   );
   expect(drawn.match(/class="gap"/g)).toHaveLength(2);
   const [, path] = / d="([^"]+)"/.exec(drawn)!;

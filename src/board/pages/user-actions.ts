@@ -79,8 +79,27 @@ async function applyChange(
 /** Maximum number of groups in the form. */
 const MAX_GROUPS = 200;
 
+/** A form that was sent, and the reason of its refusal. */
+interface RefusedForm {
+  field: Visit<PageServices>['field'];
+  reason: Refusal;
+}
+
+/** Renders the reason of a refusal at its field, and the attributes with which the field refers to it. */
+function refusalAt(name: string, refused: RefusedForm | undefined): { problem: Part; marks: Part } {
+  if (refused?.reason.field !== name) return { problem: undefined, marks: undefined };
+  return {
+    problem: html` <strong class="problem" id="${name}-problem" role="alert">${sentence(refused.reason.message)}</strong>`,
+    marks: html` aria-invalid="true" aria-describedby="${name}-problem"`,
+  };
+}
+
 /** Renders the form that sets a subscription; undefined if the viewer may not change users. */
-export async function subscriptionForm({ services, viewer }: Visit<PageServices>, seen: Seen): Promise<Part> {
+export async function subscriptionForm(
+  { services, viewer }: Visit<PageServices>,
+  seen: Seen,
+  refused?: RefusedForm,
+): Promise<Part> {
   const workspaceId = seen.workspace.id;
   if (!viewer.can('change', workspaceId)) return undefined;
   const groups = await services.database.prisma.subscriptionGroup.findMany({
@@ -90,9 +109,12 @@ export async function subscriptionForm({ services, viewer }: Visit<PageServices>
     select: { id: true, name: true },
   });
   const choices = [['email', 'Email'], ['push', 'Push'], ...groups.map(({ id, name }) => [id, name])];
+  const at = (name: string) => refusalAt(name, refused);
+  const option = (name: string, value: string, text: string) =>
+    html`<option value="${value}"${value === refused?.field(name) && html` selected`}>${text}</option>`;
   return html`<form class="row" method="post" action="${pathOf(seen)}">
-<label>Subscription <select name="subscription">${choices.map(([value, name]) => html`<option value="${value}">${name}</option>`)}</select></label>
-<label>State <select name="state">${STATES.map((state) => html`<option value="${state}">${state.replace('_', ' ')}</option>`)}</select></label>
+<label>Subscription <select name="subscription"${at('subscription').marks}>${choices.map(([value, name]) => option('subscription', value!, name!))}</select>${at('subscription').problem}</label>
+<label>State <select name="state" required${at('state').marks}><option value="">Choose…</option>${STATES.map((state) => option('state', state, state.replace('_', ' ')))}</select>${at('state').problem}</label>
 <button name="action" value="set_subscription">Set…</button></form>`;
 }
 
@@ -146,27 +168,16 @@ const preferenceLink: Page<PageServices> = {
   },
 };
 
-/**
- * Renders the form that sets or removes an attribute; undefined if the viewer may not change users or see values.
- * @param refused the form that was sent, and the reason of its refusal
- */
-export function attributeForm(
-  { viewer }: Visit<PageServices>,
-  seen: Seen,
-  refused?: { field: Visit<PageServices>['field']; reason: Refusal },
-): Part {
+/** Renders the form that sets or removes an attribute; undefined if the viewer may not change users or see values. */
+export function attributeForm({ viewer }: Visit<PageServices>, seen: Seen, refused?: RefusedForm): Part {
   if (!viewer.can('change', seen.workspace.id) || !seen.pii) return undefined;
   const sent = (name: string) => refused?.field(name) ?? '';
-  const problem = (name: string) =>
-    refused?.reason.field === name &&
-    html` <strong class="problem" id="${name}-problem" role="alert">${sentence(refused.reason.message)}</strong>`;
-  const marks = (name: string) =>
-    refused?.reason.field === name && html` aria-invalid="true" aria-describedby="${name}-problem"`;
+  const at = (name: string) => refusalAt(name, refused);
   return html`<details class="card create"${refused && html` open`}><summary>Set or remove an attribute</summary>
 <form class="row" method="post" action="${pathOf(seen)}">
-<label>Attribute <input name="attribute" value="${sent('attribute')}" maxlength="255" required autocomplete="off"${marks('attribute')}>${problem('attribute')}</label>
+<label>Attribute <input name="attribute" value="${sent('attribute')}" maxlength="255" required autocomplete="off"${at('attribute').marks}>${at('attribute').problem}</label>
 <label>Type <select name="type">${Object.entries(TYPES).map(([type, name]) => html`<option value="${type}"${type === sent('type') && html` selected`}>${name}</option>`)}</select></label>
-<label class="grow">Value <input name="value" value="${sent('value')}" maxlength="2000" autocomplete="off"${marks('value')}>${problem('value')}</label>
+<label class="grow">Value <input name="value" value="${sent('value')}" maxlength="2000" autocomplete="off"${at('value').marks}>${at('value').problem}</label>
 <button name="action" value="set_attribute">Set…</button> <button name="action" value="remove_attribute">Remove…</button></form></details>`;
 }
 
@@ -206,8 +217,13 @@ const change: Page<PageServices> = {
       change = await wanted.prepare(contextOf(visit), { one: { id: seen.id, workspaceId }, values });
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      if (!('attribute' in wanted.fields)) throw new PageError(400, sentence(error.message));
-      const body = html`<h1>Change a user</h1>${attributeForm(visit, seen, { field, reason: error })}`;
+      const refused = { field, reason: error };
+      const form =
+        'attribute' in wanted.fields
+          ? attributeForm(visit, seen, refused)
+          : await subscriptionForm(visit, seen, refused);
+      const atField = ['attribute', 'value', 'subscription', 'state'].includes(error.field ?? '');
+      const body = html`<h1>Change a user</h1>${!atField && html`<p class="banner bad" role="alert">${sentence(error.message)}</p>`}${form}`;
       return { title: 'Change a user', status: 400, body };
     }
     if (field('confirm') !== 'yes') return confirmation(visit, seen, change);
