@@ -6,6 +6,7 @@ import {
   type RequestOptions,
 } from 'node:http';
 import { Counter, type Registry } from 'prom-client';
+import { ByteBudget } from '../platform/byte-budget.ts';
 import { newId } from '../platform/ids.ts';
 import { withTimeout } from '../platform/lifecycle.ts';
 import { type Log, messageOf } from '../platform/log.ts';
@@ -87,7 +88,7 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
   const own: RequestOptions = { host: '127.0.0.1', port, agent };
   const leaving = new AbortController();
   const inProgress = new Set<Promise<void>>();
-  let held = 0;
+  const held = new ByteBudget({ maxBytes });
 
   /**
    * Starts a copy. `done` resolves when it has taken effect or has failed for good; it never rejects. Call `isLate`
@@ -108,8 +109,8 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
 
   async function copyOf(copy: Copied, there: Received): Promise<void> {
     const { body } = copy;
-    if (held + body.length > maxBytes) return report(copy, there, { error: 'too much waits to be copied' });
-    held += body.length;
+    const reservation = held.reserve(body.length);
+    if (!reservation) return report(copy, there, { error: 'too much waits to be copied' });
     const headers = {
       ...endToEnd(copy.request.headers, body.length),
       'accept-encoding': 'identity',
@@ -126,7 +127,7 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
       if (!isPassing || leaving.signal.aborted) break;
       await rest(nextWait(), leaving.signal);
     } while (performance.now() < until);
-    held -= body.length;
+    reservation.release();
     report(copy, there, here);
   }
 

@@ -42,7 +42,7 @@ export interface Loads {
   /** Each workspace's part of the work that waits in a shard. */
   shares: Pick<WaitingShares, 'partOf' | 'bytesOf'>;
   loop: Values<'lag'>;
-  reading: Values<'held'> & { small: Values<'held'> };
+  reading: Values<'held'> & { small: { held: number } };
   responses: Values<'held'>;
   queue: Values<'pending' | 'pendingBytes'>;
 }
@@ -87,7 +87,7 @@ export function highWaterMarks(
     // Never above its mark either: the oldest arriving body makes room.
     {
       ...{ name: 'small_bodies_bytes', mark: config.MAX_SMALL_BODIES_BYTES, unit: 'bytes' },
-      value: reading.small.held,
+      value: () => reading.small.held,
     },
     {
       ...{ name: 'response_bytes', mark: config.MAX_RESPONSE_BYTES, unit: 'bytes' },

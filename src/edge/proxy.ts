@@ -13,6 +13,7 @@ import { pipeline } from 'node:stream/promises';
 import type { Registry } from 'prom-client';
 import { ApiError, type ErrorName, errorBodyOf, errors } from '../errors.ts';
 import type { Operation } from '../operations/operation.ts';
+import { ByteBudget } from '../platform/byte-budget.ts';
 import { newId } from '../platform/ids.ts';
 import { type Service, withTimeout } from '../platform/lifecycle.ts';
 import { namesOneHost, serverOptions, targetOf } from '../platform/listen.ts';
@@ -28,7 +29,6 @@ import {
   readAll,
   received,
 } from './copies.ts';
-import { createSmallBodies } from './reading.ts';
 import { sendJson } from './reply.ts';
 import { type RequestInHand, tooLarge } from './request.ts';
 import type { Responses } from './responses.ts';
@@ -84,7 +84,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   await new Promise<void>((resolve) => door.listen(0, '127.0.0.1', resolve));
   const { port } = door.address() as AddressInfo;
   const copies = createCopies({ port, maxBytes, registry, log });
-  const bodies = createSmallBodies(maxBytes);
+  const bodies = new ByteBudget({ maxBytes });
   let forwarding = 0;
 
   function take(request: RequestInHand, response: ServerResponse): void {
@@ -161,7 +161,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   ): Promise<void> {
     let isShed = false;
     // Only received bytes are counted; above the limit the oldest arriving body is dropped.
-    const counted = bodies.count(() => {
+    const counted = bodies.receive(() => {
       isShed = true;
       request.destroy();
       refuse(response, { entry: 'serverBusy', headers: { 'Retry-After': '1', Connection: 'close' } });

@@ -2,10 +2,11 @@ import { IncomingMessage, type ServerResponse } from 'node:http';
 import { isIP } from 'node:net';
 import { ApiError, type ErrorName } from '../errors.ts';
 import type { AboutRequest } from '../operations/operation.ts';
+import type { ByteBudget } from '../platform/byte-budget.ts';
 import type { Config } from '../platform/config.ts';
 import type { Span } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
-import { type Reading, SMALL_BODY, type SmallBodies } from './reading.ts';
+import { type Reading, SMALL_BODY } from './reading.ts';
 
 /** Suffix of a parameter name that marks a list: `external_id[]`, `external_id[7]`. */
 const LIST = /\[\d*\]$/;
@@ -150,9 +151,9 @@ export function hasBody({ headers }: IncomingMessage): boolean {
 export function receive(
   request: RequestInHand,
   response: ServerResponse,
-  smallBodies: SmallBodies,
+  smallBodies: ByteBudget,
 ): ArrivingBody {
-  const counted = smallBodies.count(() => fail(shed()));
+  const counted = smallBodies.receive(() => fail(shed()));
   let bytes: Buffer = NOTHING;
   let size = 0;
   let bound = UNASKED;

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { ByteBudget } from '../../src/platform/byte-budget.ts';
 
 const budget = () => new ByteBudget({ maxBytes: 100, maxPerOwner: 60, maxAnonymous: 20 });
@@ -39,4 +39,62 @@ test('bytes that are in memory already count above the limit', () => {
   expect([bytes.held, bytes.hasRoom(0, 'b')]).toEqual([500, false]);
   release();
   expect(bytes.hasRoom(0, 'b')).toBe(true);
+});
+
+/** Records in which order the callers of `reserveInTurn` were admitted. */
+function line(settings: { maxWaiting: number; patience: number }) {
+  const bytes = new ByteBudget({ maxBytes: 100, ...settings });
+  const admitted: string[] = [];
+  const enter = (name: string, amount: number, gone = new AbortController().signal) => {
+    const entered = bytes.reserveInTurn(amount, gone);
+    void entered.then(
+      (reservation) => reservation && admitted.push(name),
+      () => {},
+    );
+    return entered;
+  };
+  return { bytes, admitted, enter };
+}
+
+test('callers that wait are admitted in their order, also if a later one would fit', async () => {
+  const { bytes, admitted, enter } = line({ maxWaiting: 2, patience: 60_000 });
+  const first = await enter('first', 90);
+  const second = enter('second', 50);
+  const third = enter('third', 10);
+  expect(await enter('one too many', 10)).toBeUndefined();
+  expect([admitted, bytes.held]).toEqual([['first'], 90]);
+  first!.grow(-30);
+  expect(bytes.held).toBe(60);
+  first!.release();
+  await Promise.all([second, third]);
+  expect([admitted, bytes.held]).toEqual([['first', 'second', 'third'], 60]);
+});
+
+test('a caller that leaves makes way for the next one', async () => {
+  const { bytes, enter } = line({ maxWaiting: 2, patience: 60_000 });
+  const first = await enter('first', 60);
+  const gone = new AbortController();
+  const leaving = enter('leaving', 50, gone.signal);
+  const next = enter('next', 40);
+  gone.abort(new Error('left'));
+  await expect(leaving).rejects.toThrow('left');
+  await next;
+  expect(bytes.held).toBe(100);
+  first!.release();
+  await expect(enter('gone before', 1, gone.signal)).rejects.toThrow('left');
+  expect(bytes.held).toBe(40);
+});
+
+test('a caller that has waited too long is refused, and the next one admitted', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const { bytes, enter } = line({ maxWaiting: 2, patience: 500 });
+  await enter('first', 60);
+  const patient = enter('patient', 50);
+  await vi.advanceTimersByTimeAsync(400);
+  const next = enter('next', 40);
+  await vi.advanceTimersByTimeAsync(100);
+  expect(await patient).toBeUndefined();
+  await next;
+  expect(bytes.held).toBe(100);
 });

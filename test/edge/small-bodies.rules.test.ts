@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { createSmallBodies } from '../../src/edge/reading.ts';
+import { ByteBudget } from '../../src/platform/byte-budget.ts';
 
 /** Bodies by name, and the names of the dropped bodies, in order. */
 function scene(maxBytes: number) {
-  const bodies = createSmallBodies(maxBytes);
+  const bodies = new ByteBudget({ maxBytes });
   const shed: string[] = [];
-  return { ...bodies, shed, begin: (name: string) => bodies.count(() => shed.push(name)) };
+  return { held: () => bodies.held, shed, begin: (name: string) => bodies.receive(() => shed.push(name)) };
 }
 
 test('G5: above the bound, the oldest body without a key is dropped first, complete or not', () => {

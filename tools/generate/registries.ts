@@ -32,7 +32,7 @@ const loads: Loads = {
   memory: { usedPercent: zero, maxBytes: zero, isCurrent: () => true },
   shares: { partOf: zero, bytesOf: zero },
   loop: { lag: zero },
-  reading: { held: zero, small: { held: zero } },
+  reading: { held: zero, small: { held: 0 } },
   responses: { held: zero },
   queue: { pending: zero, pendingBytes: zero },
 };
