@@ -56,11 +56,7 @@ export class ResponseOrder {
   readonly #connections = new Map<Socket, Connection>();
   /** Callbacks of connections whose next request may begin. */
   readonly #ready: (() => void)[] = [];
-  readonly #waiting = new ByteBudget({
-    maxBytes: MAX_WAITING_BYTES,
-    maxPerOwner: MAX_WAITING_BYTES,
-    maxAnonymous: MAX_WAITING_BYTES,
-  });
+  readonly #waiting = new ByteBudget({ maxBytes: MAX_WAITING_BYTES });
 
   /** Watches the connections of a server, and closes those that make no progress. */
   watch(server: Server): Service {
