@@ -42,9 +42,13 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
       body: operation.body && operation.kind === 'direct' ? compile(operation.body) : undefined,
       query: operation.query && compile(operation.query),
     };
-    exact.set(`${operation.method} ${operation.path}`, endpoint);
     if (operation.listsInQuery) withLists.add(`${operation.method} ${operation.path}`);
     methods.set(operation.path, [...(methods.get(operation.path) ?? []), operation.method]);
+    if (!operation.path.includes(':')) {
+      exact.set(`${operation.method} ${operation.path}`, endpoint);
+      if (operation.method === 'GET') exact.set(`HEAD ${operation.path}`, endpoint);
+      continue;
+    }
     const method = operation.method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete';
     routes[method](operation.path, (request, response) =>
       take(
@@ -115,8 +119,8 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   }
 
   /**
-   * Handles a request. If its method and path match an operation exactly, it skips the router and goes directly to
-   * the same handler.
+   * Handles a request. An operation without parameters in its path is found in a table. Express serves the other
+   * operations, the pages and all refusals.
    */
   return function handle(request: RequestInHand, response: ServerResponse): void {
     const mayBeLong = () =>
@@ -146,11 +150,18 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     if (hasBody(request)) {
       request.arriving = receive(request, response, services.reading.small);
     }
-    const endpoint = exact.get(`${request.method} ${withoutDoubledSlash(target)}`);
-    if (endpoint) void take(endpoint, { request, response, params: {}, query: {} }, services);
+    const [path, query] = splitOnce(withoutDoubledSlash(target), '?');
+    const endpoint = exact.get(`${request.method} ${path}`);
+    if (endpoint) void take(endpoint, { request, response, params: {}, query: parseQuery(query) }, services);
     else if (tracing) traceThroughout(tracing.active(), response, () => app(request, response));
     else app(request, response);
   };
+}
+
+/** Splits a text at the first separator. The second part is null if there is none. */
+function splitOnce(text: string, separator: string): [string, string | null] {
+  const end = text.indexOf(separator);
+  return end < 0 ? [text, null] : [text.slice(0, end), text.slice(end + separator.length)];
 }
 
 function withoutDoubledSlash(target: string): string {
