@@ -237,12 +237,30 @@ export interface ListedDeadLetter {
 
 /** A dead letter in the list of its group. */
 export interface DeadLetterOfGroup extends ListedDeadLetter {
-  /** The failed object. Null if it has more than LISTED_BYTES bytes. */
+  /**
+   * The failed object. Above LISTED_BYTES, its short members only: those that say which user and what it is about, and
+   * others. Null above CUT_BYTES.
+   */
   object: Json;
 }
 
-/** Maximum size in bytes of an object in a list. */
+/** Maximum size in bytes of an object in a list, and of an object of which its short members are listed. */
 const LISTED_BYTES = 4096;
+const CUT_BYTES = 262_144;
+
+/** Maximum size in bytes of such a member, and their maximum number. */
+const MEMBER_BYTES = 512;
+const MAX_MEMBERS = 20;
+
+const shortMembers = `(
+      select json_object_agg(short.key, short.value)
+      from (
+        select member.key, member.value
+        from json_each(letters.object) as member
+        where octet_length(member.value::text) <= ${MEMBER_BYTES}
+        order by member.key in ('identifier', 'user', 'name', 'product_id', 'time') desc
+        limit ${MAX_MEMBERS}
+      ) as short)`;
 
 /** Select list of a `ListedDeadLetter`, for the view kept_dead_letters with the alias `letters`. */
 export const listedColumns = `
@@ -256,7 +274,10 @@ export const listedColumns = `
  */
 const selectOfGroupStatement = `
   select ${listedColumns},
-    case when octet_length(letters.object::text) <= ${LISTED_BYTES} then letters.object end as object
+    case
+      when octet_length(letters.object::text) <= ${LISTED_BYTES} then letters.object
+      when octet_length(letters.object::text) <= ${CUT_BYTES} and json_typeof(letters.object) = 'object' then ${shortMembers}
+    end as object
   from (
     select dead_letters.id
     from dead_letters

@@ -344,6 +344,20 @@ describe('a failed object', () => {
     expect(text.indexOf('Replay selected')).toBeLessThan(text.indexOf('<tbody>'));
   });
 
+  test.each([
+    ['of 30 KB', { pad: 'x'.repeat(30_000) }],
+    ['with 1,000 members', Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [`member_${n}`, n]))],
+  ])('%s is listed with its user, its name and its time', async (_, members) => {
+    const reason = `a large object ${uuidv7()}`;
+    await scene.letterIn(scene.school, { reason, object: { ...members, ...failedEvent().object } });
+    const groups = (await page(scene.operator, `/dead-letters?workspace=${scene.school}`)).text;
+    const path = new RegExp(`href="([^"]+)">${reason}`).exec(groups)![1]!.replaceAll('&amp;', '&');
+    const { text } = await page(scene.operator, path);
+    expect(text).toMatch(/\/users\?workspace=[^"]+&amp;q=user-[^"]+">user-/);
+    expect(text).toContain('<code>name</code>');
+    expect(text).toContain('2026-01-02 03:04:05 UTC');
+  });
+
   test('is corrected by its invalid field, and the other fields keep their types', async () => {
     const object = {
       ...failedEvent().object,
