@@ -109,8 +109,9 @@ export function createCopies({ port, maxBytes, registry, log }: CopyOptions) {
 
   async function copyOf(copy: Copied, there: Received): Promise<void> {
     const { body } = copy;
-    const reservation = held.reserve(body.length);
-    if (!reservation) return report(copy, there, { error: 'too much waits to be copied' });
+    // Not `reserve`, which lets a body through that is larger than the budget.
+    if (!held.hasRoom(body.length)) return report(copy, there, { error: 'too much waits to be copied' });
+    const reservation = held.count(body.length);
     const headers = {
       ...endToEnd(copy.request.headers, body.length),
       'accept-encoding': 'identity',
