@@ -88,7 +88,13 @@ export const exports = describeResource<ShownExport>({
       value: ({ lastError }) => lastError,
       shown: ({ lastError }) => ({ text: lastError ?? 'none' }),
     },
-    { name: 'object_prefix', title: 'Object prefix', kind: 'id', value: ({ objectPrefix }) => objectPrefix },
+    {
+      name: 'object_prefix',
+      title: 'Object prefix',
+      kind: 'id',
+      value: ({ objectPrefix }) => objectPrefix,
+      not: ['list'],
+    },
   ],
   listing: {
     sentence: 'List the exports requested with POST /users/export/segment, newest first, with their errors.',

@@ -138,7 +138,7 @@ export async function seedHistory({ pool }: Installation): Promise<void> {
       const identifier = { external_id: idOf(people[index]!) };
       const object = {
         kind,
-        ...identifier,
+        identifier,
         name: 'order_placed',
         time: daysAgo(1),
         properties: { total: 4200 },
@@ -248,4 +248,37 @@ export async function seedPeople({ pool }: Installation): Promise<{ request: str
     'select request_id as request from dead_letters order by id desc limit 1',
   );
   return rows[0];
+}
+
+/** Creates a stream, an export, a blocked id and refused objects, which have pages of their own. */
+export async function seedDeliveries({ call, penstock }: Installation): Promise<void> {
+  const stream = '--workspace default --name crm --url https://crm.example.com/penstock';
+  await penstock('streams', 'create', ...stream.split(' '));
+  await penstock(
+    'segments',
+    'export',
+    '--workspace',
+    'default',
+    '--segment',
+    'Gold',
+    '--fields',
+    'external_id',
+  );
+  await penstock(
+    'users',
+    'block',
+    '--workspace',
+    'default',
+    '--external-id',
+    'load-test',
+    '--reason',
+    'a test',
+  );
+  await call('POST', '/users/track', {
+    events: [
+      { external_id: 'ada.lovelace', name: 'order_placed', time: daysAgo(0) },
+      { external_id: 'ada.lovelace', name: '', time: daysAgo(0) },
+      { external_id: 'grace.hopper', name: 'order_placed', time: 'yesterday' },
+    ],
+  });
 }

@@ -6,7 +6,14 @@ import { type Browser, chromium, type Page } from 'playwright-core';
 import { packageRoot } from '../../src/platform/files.ts';
 import { findChromium } from '../../test/setup/installed.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';
-import { seedHistory, seedPeople, seedPreferenceCenter, seedUsers, startTrickle } from './data.ts';
+import {
+  seedDeliveries,
+  seedHistory,
+  seedPeople,
+  seedPreferenceCenter,
+  seedUsers,
+  startTrickle,
+} from './data.ts';
 import { type Installation, startInstallation } from './installation.ts';
 
 // Writes the pictures in generated/screenshots. Starts an installation with sample data in a temporary folder, and stops it
@@ -18,7 +25,7 @@ import { type Installation, startInstallation } from './installation.ts';
 // last minutes show more data.
 //
 // With `npm run screenshots -- --every <folder>`, it writes a picture of every page of the console at 1440 and 390 px to
-// that folder instead, and lists the elements that are cut.
+// that folder instead, and lists the elements that are cut. It follows the links of each page.
 
 const folder = path.join(packageRoot, 'generated/screenshots');
 const MAX_BYTES = 1_000_000;
@@ -35,6 +42,13 @@ const CUT = `[
     .map((one) => one.getAttribute('aria-label') + ': ' + one.scrollWidth + ' of ' + one.clientWidth + ' px'),
   ...(document.documentElement.scrollWidth > innerWidth ? ['the page'] : []),
 ]`;
+
+/** Pages that no link of another page opens, or that only someone without a session sees. */
+const WITHOUT_LINK = ['/history', '/sessions', '/search', '/search?q=ada.lovelace', '/nothing-here'];
+const SIGNED_OUT = ['/sign-in', '/invitation?token=expired'];
+
+/** Maximum number of pages, so that a page that links to ever new kinds of pages does not keep the command running. */
+const MAX_PAGES = 150;
 
 interface Picture {
   name: string;
@@ -86,61 +100,80 @@ async function openConsole(page: Page, { console: { url, user, password } }: Ins
   await page.waitForURL(`${url}/`);
 }
 
-/** Writes a picture of every page of the menu, of one entry of each list, and of the pages around them. */
+/** Returns the kind of a page: its address without ids, and the names of its query. */
+function kindOf(at: string): string {
+  const { pathname, searchParams } = new URL(at, 'http://console');
+  const names = [...searchParams.keys()].filter((name) => name !== 'workspace').sort();
+  const onePath = pathname.replace(/^\/limits\/.+/, '/limits/one');
+  return [onePath.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}(?:\.[0-9a-f]+)?|[0-9a-f]{24}/g, 'one'), ...names]
+    .join('-')
+    .replaceAll(/\W+/g, '-')
+    .replace(/^-/, '')
+    .slice(0, 60);
+}
+
+/** Writes a picture of one page of each kind that links open, and of the pages of `WITHOUT_LINK` and `SIGNED_OUT`. */
 async function takeEvery(penstock: Installation, browser: Browser, to: string): Promise<void> {
   await seedPreferenceCenter(penstock, await seedUsers(penstock));
   endTrickle = startTrickle(penstock);
   await sleep(warmUp * 1000);
   await seedHistory(penstock);
-  const { request } = await seedPeople(penstock);
+  await seedPeople(penstock);
+  await seedDeliveries(penstock);
   const { url } = penstock.console;
+  mkdirSync(to, { recursive: true });
   const context = await browser.newContext({ colorScheme: 'light' });
   const page = await context.newPage();
+  for (const at of SIGNED_OUT) await takeBoth(page, { name: kindOf(at), at: url + at }, to);
   await openConsole(page, penstock);
-  const pathsOf = (selector: string) =>
-    page
-      .locator(selector)
-      .evaluateAll((links) =>
-        links.map((link) => (link as { getAttribute(name: string): string }).getAttribute('href')),
-      );
-  const around = [
-    '/history',
-    '/sessions',
-    '/sign-out',
-    '/search',
-    '/search?q=ada.lovelace',
-    `/requests/${request}`,
-  ];
-  const paths = new Set([...(await pathsOf('nav a')), ...around]);
-  paths.delete('/queues');
-  for (const list of [...paths]) {
-    await page.goto(url + list);
-    const [first] = (await pathsOf('main table a')).filter((href) => href.startsWith(list) && href !== list);
-    if (first !== undefined && list !== '/') paths.add(first);
-  }
-  mkdirSync(to, { recursive: true });
-  for (const width of [1440, 390])
-    for (const at of paths) {
-      const name = `${
-        at
-          .replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}(?:\.[0-9a-f]+)?|[0-9a-f]{24}/g, 'one')
-          .replaceAll(/\W+/g, '-')
-          .slice(1, 60) || 'health'
-      }-${width}`;
-      await page.setViewportSize({ width, height: 900 });
-      await page.goto(url + at, { waitUntil: 'load' });
-      const cut = await page.evaluate<string[]>(CUT);
-      for (const text of cut) process.stdout.write(`${name}: cut: ${text}\n`);
-      const session = await context.newCDPSession(page);
-      const { data } = await session.send('Page.captureScreenshot', {
-        ...{ format: 'webp', quality: 50, captureBeyondViewport: true },
-        clip: { x: 0, y: 0, width, height: await page.evaluate<number>(HEIGHT), scale: 1 },
-      });
-      await session.detach();
-      writeFileSync(path.join(to, `${name}.webp`), Buffer.from(data, 'base64'));
+  const found = new Map(['/', ...WITHOUT_LINK].map((at) => [kindOf(at), at]));
+  // The map grows while it is walked.
+  for (const [name, at] of found) {
+    const response = await page.goto(url + at, { waitUntil: 'load' });
+    const isPage = response?.headers()['content-type']?.startsWith('text/html') ?? false;
+    if (!isPage || at.startsWith('/queues')) {
+      found.delete(name);
+      continue;
     }
-  process.stdout.write(`${paths.size * 2} pictures in ${to}\n`);
+    for (const link of await linksOf(page))
+      if (!found.has(kindOf(link)) && found.size < MAX_PAGES) found.set(kindOf(link), link);
+    await takeBoth(page, { name: name || 'health', at: url + at }, to);
+  }
+  await takeBoth(page, { name: 'queues', at: `${url}/queues` }, to);
+  process.stdout.write(`${found.size + SIGNED_OUT.length + 1} pages in ${to}\n`);
   await context.close();
+}
+
+/** Returns the links of a page to other pages of the console, without downloads and the sign-out. */
+async function linksOf(page: Page): Promise<string[]> {
+  const links = await page
+    .locator('a[href^="/"]')
+    .evaluateAll((all) =>
+      all.map((one) => (one as { getAttribute(name: string): string }).getAttribute('href')),
+    );
+  return links
+    .map((link) => link.split('#', 1)[0]!)
+    .filter(
+      (link) => link !== '' && !/\.csv|\/export$|\/download|^\/sign-out|[?&](after|before)=/.test(link),
+    );
+}
+
+/** Writes a picture of a page at both widths, and lists what is cut. */
+async function takeBoth(page: Page, { name, at }: Pick<Picture, 'name' | 'at'>, to: string): Promise<void> {
+  for (const width of [1440, 390]) {
+    await page.setViewportSize({ width, height: 900 });
+    // The dashboard of the queues loads its data with a script.
+    await page.goto(at, { waitUntil: name === 'queues' ? 'networkidle' : 'load' });
+    const cut = await page.evaluate<string[]>(CUT);
+    for (const text of cut) process.stdout.write(`${name}-${width}: cut: ${text}\n`);
+    const session = await page.context().newCDPSession(page);
+    const { data } = await session.send('Page.captureScreenshot', {
+      ...{ format: 'webp', quality: 50, captureBeyondViewport: true },
+      clip: { x: 0, y: 0, width, height: await page.evaluate<number>(HEIGHT), scale: 1 },
+    });
+    await session.detach();
+    writeFileSync(path.join(to, `${name}-${width}.webp`), Buffer.from(data, 'base64'));
+  }
 }
 
 async function takeAll(penstock: Installation, browser: Browser): Promise<void> {
