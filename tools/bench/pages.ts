@@ -141,6 +141,7 @@ async function measure(
       '/users?email_state=unsubscribed',
     ],
     ...['/refused-objects?range=month', '/requests?state=failed', '/search?q=user-1', '/sessions'],
+    ...['/permission-sets', '/teams', '/scim-tokens'],
     ...Object.values(pagesByName),
   ];
   const namesByPage = new Map(Object.entries(pagesByName).map(([name, page]) => [page, name]));
