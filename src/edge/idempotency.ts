@@ -17,6 +17,7 @@ import {
   forgetRefused,
   insertKeyIfAbsent,
   type Key,
+  type KeyLease,
   recordAnswer,
   replaceLostKey,
   takeLease,
@@ -88,8 +89,8 @@ export function createIdempotency(pool: Pool, log: Log) {
       const stored = await findKey(pool, key);
       if (!stored) {
         const beginning = await attempt.begin();
-        if (await insertKeyIfAbsent(pool, key, { ...beginning, lease: attempt.lease() }))
-          return carryOut(key, attempt, beginning);
+        const inserted = await insertKeyIfAbsent(pool, key, { ...beginning, lease: attempt.lease() });
+        if (inserted) return carryOut(key, attempt, { ...beginning, ...inserted });
         continue;
       }
       requireSame(key, stored);
@@ -97,12 +98,13 @@ export function createIdempotency(pool: Pool, log: Log) {
       if (answer) {
         const lost = await beginAgain(key, attempt, stored);
         if (lost === undefined) return { ...answerOf(answer), requestId };
-        if (await replaceLostKey(pool, key, { ...lost, lease: attempt.lease(), createdAt: stored.createdAt }))
-          return carryOut(key, attempt, lost);
+        const again = { ...lost, lease: attempt.lease(), createdAt: stored.createdAt };
+        const replaced = await replaceLostKey(pool, key, again);
+        if (replaced) return carryOut(key, attempt, { ...lost, ...replaced });
         continue;
       }
-      if (!leased && (await takeLease(pool, key, { requestId, lease: attempt.lease() })))
-        return carryOut(key, attempt, stored);
+      const taken = leased ? undefined : await takeLease(pool, key, { requestId, lease: attempt.lease() });
+      if (taken) return carryOut(key, attempt, { ...stored, ...taken });
       const pause = nextPause();
       if (performance.now() + pause > end)
         throw new ApiError('keyInUse', { headers: { 'Retry-After': '1' } });
@@ -137,7 +139,7 @@ export function createIdempotency(pool: Pool, log: Log) {
     return { ...beginning, outbox: { ...beginning.outbox!, entries }, envelopes };
   }
 
-  async function carryOut(key: Key, attempt: Attempt, begun: Beginning): Promise<Kept> {
+  async function carryOut(key: Key, attempt: Attempt, begun: Beginning & KeyLease): Promise<Kept> {
     const { requestId } = begun;
     try {
       const done = await attempt.carryOut(begun);
@@ -146,7 +148,7 @@ export function createIdempotency(pool: Pool, log: Log) {
       // A refused request had no effect, so its key may be used for another request. After any other error it is
       // unknown how far the request got, so the next request completes it.
       const letGo = error instanceof ApiError && error.status < 500;
-      await (letGo ? forgetRefused : endLease)(pool, key, requestId).catch(() => {});
+      await (letGo ? forgetRefused : endLease)(pool, key, begun).catch(() => {});
       throw error;
     }
   }

@@ -18,9 +18,9 @@ import type { Log } from '../platform/log.ts';
 import type { AddressSettings } from '../platform/reach.ts';
 import { linkSignals } from '../platform/time-limit.ts';
 import type { ArchiveFile, VerifiedFile } from '../store/archive-files.ts';
-import type { SessionLease } from '../store/connections.ts';
 import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
+import type { Lease } from '../store/leases.ts';
 import type { ActivityRow } from '../store/retention.ts';
 import { holdRetentionLock } from '../store/retention-runs.ts';
 
@@ -38,7 +38,7 @@ export interface Retention {
   /** Aborted when the run has to stop. While the lock is held, also aborted when the lock is lost. */
   signal?: AbortSignal | undefined;
   /** Set while the run holds the retention lock. */
-  lease?: SessionLease;
+  lease?: Lease;
   /** Skips failed months until their next attempt is due. Absent: all months are tried. */
   heedsBackOff?: boolean;
   /**

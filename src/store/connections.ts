@@ -1,71 +1,7 @@
 import { type Poller, poll, rest } from '../platform/poll.ts';
-import { beginWholeSession, type Pool } from './database.ts';
+import { beginWholeSession } from './database.ts';
 import { type SessionSettings, UnsupportedPooling } from './pooling.ts';
 import { PostgresClient } from './postgres-client.ts';
-
-/** An advisory lock. */
-export interface AdvisoryLock {
-  /** SQL expression of the lock's number, and its parameters. */
-  number: string;
-  values?: unknown[];
-  /** Description of the work that the lock excludes, for the error message if the lock is lost. */
-  excludes: string;
-}
-
-/** Represents a held lock. The lock ends with its transaction. */
-export interface SessionLease {
-  /** Aborted as soon as this process notices that the session was lost. */
-  signal: AbortSignal;
-  /** Checks the session with a query. @throws {Error} if it was lost */
-  confirm(): Promise<void>;
-}
-
-/**
- * The transaction is idle while `work` runs, without a time limit. It has no snapshot, so it does not hold
- * back VACUUM.
- */
-const begin = 'begin; set local idle_in_transaction_session_timeout = 0';
-
-/**
- * Runs `work` while holding an advisory lock. The lock belongs to a transaction that does nothing else, so
- * that it also works through a pooler in transaction mode. It ends with the connection, and therefore with
- * the process, however the process ends. A lost connection is not reused.
- *
- * @returns undefined if another session holds the lock
- */
-export async function withAdvisoryLock<T>(
-  pool: Pool,
-  { number, values = [], excludes }: AdvisoryLock,
-  work: (lease: SessionLease) => Promise<T>,
-): Promise<T | undefined> {
-  const session = await pool.connect();
-  const lost = new AbortController();
-  let broken: Error | undefined;
-  const lose = (cause?: Error) => {
-    broken ??= new Error(`the session that keeps away ${excludes} was lost`, { cause });
-    lost.abort(broken);
-  };
-  session.on('error', lose);
-  session.on('end', lose);
-  async function confirm(): Promise<void> {
-    // A failed transaction keeps its lock until it ends, so run only a statement that cannot fail.
-    await session.query('select').catch(lose);
-    lost.signal.throwIfAborted();
-  }
-  try {
-    await session.query(begin);
-    const { rows } = await session.query<{ mine: boolean }>(
-      `select pg_try_advisory_xact_lock(${number}) as mine`,
-      values,
-    );
-    return rows[0]!.mine ? await work({ signal: lost.signal, confirm }) : undefined;
-  } finally {
-    await session.query('rollback').catch(lose);
-    session.off('error', lose);
-    session.off('end', lose);
-    session.release(broken);
-  }
-}
 
 /** Milliseconds between two reports that Postgres does not respond. */
 const REPORT_INTERVAL = 30_000;

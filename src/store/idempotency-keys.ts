@@ -1,6 +1,7 @@
 import type { Json } from '../profile/json.ts';
 import type { Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
+import { leasesOf } from './leases.ts';
 
 /** An Idempotency-Key of one operation and one owner, with the fingerprint of its request. */
 export interface Key {
@@ -45,6 +46,9 @@ export interface FoundKey extends Beginning {
   createdAt: string;
 }
 
+/** Leases of keys, during which a process handles the first request with the key. They are too short to be extended. */
+const keyLeases = leasesOf({ table: 'idempotency_keys', until: 'lease_until' });
+
 /** Retention time of a key. */
 const KEPT = "interval '24 hours'";
 
@@ -70,7 +74,7 @@ const findKeyStatement = `
     idempotency_keys.headers,
     idempotency_keys.envelopes,
     idempotency_keys.created_at::text as "createdAt",
-    coalesce(idempotency_keys.lease_until > statement_timestamp(), false) as leased
+    idempotency_keys.lease_until is not null and not ${keyLeases.isFree} as leased
   from idempotency_keys
   where ${isKey} and idempotency_keys.created_at > now() - ${KEPT}`;
 
@@ -110,7 +114,7 @@ const insertKeyStatement = `
   insert into idempotency_keys
     (owner_id, operation, key_hash, fingerprint, request_id, lease_until, staged, status, body, headers, envelopes)
   values
-    ($1, $2, $3, $4, $5, statement_timestamp() + make_interval(secs => $6::float8 / 1000), $7, $8, $9, $10, $11)
+    ($1, $2, $3, $4, $5, ${keyLeases.endAfter('$6')}, $7, $8, $9, $10, $11)
   on conflict (owner_id, operation, key_hash) do update set
     fingerprint = excluded.fingerprint,
     request_id = excluded.request_id,
@@ -122,9 +126,14 @@ const insertKeyStatement = `
     headers = excluded.headers,
     envelopes = excluded.envelopes
   where excluded.created_at - idempotency_keys.created_at >= ${KEPT}
-  returning 1`;
+  returning ${keyLeases.lease} as lease`;
 
-interface KeyLease {
+/** A lease of a key. Null: the request has no effect that must not happen twice, so it has no lease. */
+export interface KeyLease {
+  lease: string | null;
+}
+
+interface NewLease {
   /**
    * Milliseconds during which no other process takes over the request. Absent if the request has no effect
    * that must not happen twice.
@@ -135,22 +144,22 @@ interface KeyLease {
 /**
  * Stores a request before it takes effect.
  *
- * @returns false if the key is already stored
+ * @returns undefined if the key is already stored
  */
 export async function insertKeyIfAbsent(
   pool: Pool,
   key: Key,
-  beginning: Beginning & KeyLease,
-): Promise<boolean> {
-  const { rowCount } = await pool.query({
+  beginning: Beginning & NewLease,
+): Promise<KeyLease | undefined> {
+  const { rows } = await pool.query<KeyLease>({
     name: 'insert-key',
     text: insertKeyStatement,
     values: [...primaryKeyOf(key), key.fingerprint, ...valuesOf(beginning)],
   });
-  return rowCount === 1;
+  return rows[0];
 }
 
-const valuesOf = ({ requestId, outbox, envelopes, lease }: Beginning & KeyLease) => [
+const valuesOf = ({ requestId, outbox, envelopes, lease }: Beginning & NewLease) => [
   requestId,
   lease ?? null,
   outbox ? JSON.stringify(outbox.entries) : null,
@@ -164,30 +173,30 @@ const valuesOf = ({ requestId, outbox, envelopes, lease }: Beginning & KeyLease)
 const replaceKeyStatement = `
   update idempotency_keys
   set request_id = $4,
-      lease_until = statement_timestamp() + make_interval(secs => $5::float8 / 1000),
+      ${keyLeases.take('$5')},
       staged = $6, status = $7, body = $8, headers = $9, envelopes = $10,
       created_at = statement_timestamp()
   where ${isKey} and idempotency_keys.created_at = $11::timestamptz
     and idempotency_keys.staged is null and idempotency_keys.status is not null
-  returning 1`;
+  returning ${keyLeases.lease} as lease`;
 
 /**
  * Replaces the stored response of a request whose objects were lost by the queue. The request starts again,
  * with a new time.
  *
- * @returns false if another request has replaced it
+ * @returns undefined if another request has replaced it
  */
 export async function replaceLostKey(
   pool: Pool,
   key: Key,
-  { createdAt, ...beginning }: Beginning & KeyLease & Pick<FoundKey, 'createdAt'>,
-): Promise<boolean> {
-  const { rowCount } = await pool.query({
+  { createdAt, ...beginning }: Beginning & NewLease & Pick<FoundKey, 'createdAt'>,
+): Promise<KeyLease | undefined> {
+  const { rows } = await pool.query<KeyLease>({
     name: 'replace-key',
     text: replaceKeyStatement,
     values: [...primaryKeyOf(key), ...valuesOf(beginning), createdAt],
   });
-  return rowCount === 1;
+  return rows[0];
 }
 
 /**
@@ -196,7 +205,7 @@ export async function replaceLostKey(
  */
 const recordAnswerStatement = `
   update idempotency_keys
-  set status = $5, body = $6, headers = $7, staged = null, lease_until = null
+  set status = $5, body = $6, headers = $7, staged = null, ${keyLeases.clear}
   where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}
   returning 1`;
 
@@ -223,36 +232,39 @@ export async function recordAnswer(
 /** Updates by primary key. Only one of several concurrent requests gets the lease. */
 const takeLeaseStatement = `
   update idempotency_keys
-  set lease_until = statement_timestamp() + make_interval(secs => $5::float8 / 1000)
+  set ${keyLeases.take('$5')}
   where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}
-    and idempotency_keys.lease_until <= statement_timestamp()
-  returning 1`;
+    and ${keyLeases.isFree}
+  returning ${keyLeases.lease} as lease`;
 
 /**
- * Takes over an unfinished request for `lease` milliseconds. @returns false if another process has the lease
+ * Takes over an unfinished request for `lease` milliseconds. @returns undefined if another process has the lease
  */
 export async function takeLease(
   pool: Pool,
   key: Key,
   { requestId, lease }: { requestId: string; lease: number },
-): Promise<boolean> {
-  const { rowCount } = await pool.query({
+): Promise<KeyLease | undefined> {
+  const { rows } = await pool.query<KeyLease>({
     name: 'take-lease',
     text: takeLeaseStatement,
     values: [...primaryKeyOf(key), requestId, lease],
   });
-  return rowCount === 1;
+  return rows[0];
 }
 
 /** Updates by primary key. */
 const endLeaseStatement = `
   update idempotency_keys
-  set lease_until = statement_timestamp()
-  where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}`;
+  set ${keyLeases.release()}
+  where ${isKey} and ${keyLeases.isHeld('$4')} and ${isOpen}`;
 
-/** Ends the lease, so that the next request with this key can take over immediately. */
-export async function endLease(pool: Pool, key: Key, requestId: string): Promise<void> {
-  await pool.query({ name: 'end-lease', text: endLeaseStatement, values: [...primaryKeyOf(key), requestId] });
+/**
+ * Ends the lease, so that the next request with this key can take over immediately. Has no effect if another process
+ * has taken over.
+ */
+export async function endLease(pool: Pool, key: Key, { lease }: KeyLease): Promise<void> {
+  await pool.query({ name: 'end-lease', text: endLeaseStatement, values: [...primaryKeyOf(key), lease] });
 }
 
 /** Rows per transaction. A single row may hold a request of 4 MB. */
@@ -301,13 +313,13 @@ export async function forgetKeys(pool: Pool): Promise<void> {
 /** Deletes by primary key. */
 const forgetRefusedStatement = `
   delete from idempotency_keys
-  where ${isKey} and idempotency_keys.request_id = $4::uuid and idempotency_keys.status is null`;
+  where ${isKey} and ${keyLeases.isHeld('$4')} and idempotency_keys.status is null`;
 
-/** Deletes the key of a request that was rejected as invalid and had no effect. */
-export async function forgetRefused(pool: Pool, key: Key, requestId: string): Promise<void> {
-  await pool.query({
-    name: 'forget-refused',
-    text: forgetRefusedStatement,
-    values: [...primaryKeyOf(key), requestId],
-  });
+/**
+ * Deletes the key of a request that was rejected as invalid and had no effect. Has no effect if another process has
+ * taken over.
+ */
+export async function forgetRefused(pool: Pool, key: Key, { lease }: KeyLease): Promise<void> {
+  const values = [...primaryKeyOf(key), lease];
+  await pool.query({ name: 'forget-refused', text: forgetRefusedStatement, values });
 }

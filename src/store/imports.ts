@@ -1,7 +1,7 @@
 import type { Json } from '../profile/json.ts';
 import { type Actor, audited } from './audit.ts';
-import { withAdvisoryLock } from './connections.ts';
 import type { Pool } from './database.ts';
+import { withAdvisoryLock } from './leases.ts';
 import { readApplied } from './ledger.ts';
 
 /** Key of an import. */

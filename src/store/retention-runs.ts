@@ -1,7 +1,7 @@
 import { NIL_UUID } from '../platform/ids.ts';
 import type { ArchivedMonth } from './archive-files.ts';
-import { type AdvisoryLock, type SessionLease, withAdvisoryLock } from './connections.ts';
 import { type Pool, storable } from './database.ts';
+import { type AdvisoryLock, type Lease, withAdvisoryLock } from './leases.ts';
 
 /** `archive`: removal of a month. `erase`: erasure of deleted users from its files. */
 export type RetentionTask = 'archive' | 'erase';
@@ -129,7 +129,7 @@ const RETENTION_LOCK: AdvisoryLock = {
 /** Runs `work` while holding the retention lock. @returns undefined if another process holds it */
 export function holdRetentionLock<T>(
   pool: Pool,
-  work: (lease: SessionLease) => Promise<T>,
+  work: (lease: Lease) => Promise<T>,
 ): Promise<T | undefined> {
   return withAdvisoryLock(pool, RETENTION_LOCK, work);
 }

@@ -1,5 +1,6 @@
 import type { Connection, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
+import { destinationLeases } from './stream-leases.ts';
 
 /** Maximum number of destinations of a workspace. Each one reads the log separately. */
 export const MAX_DESTINATIONS = 10;
@@ -258,7 +259,7 @@ const replayStatement = `
   set
     position = ${positionAt('$3')},
     place = 0, planned_position = null, planned_place = null, file_hour = null,
-    leased_by = null, leased_until = null, failures = 0, next_try_at = null,
+    ${destinationLeases.clear}, failures = 0, next_try_at = null,
     lost = 0, lost_at = null
   where stream_destinations.workspace_id = $1::uuid and stream_destinations.id = $2::uuid`;
 

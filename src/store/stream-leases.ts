@@ -1,20 +1,17 @@
-import { randomUUID } from 'node:crypto';
 import type { Pool } from './database.ts';
-import { isDistributed, WORKSPACES } from './distributed.ts';
+import { isHeldRow, leasesOf, type RowLease, rowLeaseValues, takeOldest, takeOldestOf } from './leases.ts';
 
 /**
- * A lease of a destination. Its id belongs to one lease and not to the process, because the cursor may have
+ * Leases of destinations. A lease has an id of its own instead of that of the process, because the cursor may have
  * been reset since the process lost an earlier lease.
  */
-interface DestinationLease {
-  /** Id of this lease. */
-  lease: string;
-  workspaceId: string;
-  id: string;
-}
+export const destinationLeases = leasesOf({
+  ...{ table: 'stream_destinations', until: 'leased_until', holder: 'leased_by' },
+  nullIsFree: true,
+});
 
 /** A leased destination with everything that delivery needs. */
-export interface LeasedDestination extends DestinationLease {
+export interface LeasedDestination extends RowLease {
   /** Name of the workspace. */
   workspace: string;
   name: string;
@@ -51,15 +48,13 @@ const waiting = `
  * all are checked. Gathering destinations are checked only as far as necessary: for a file that is being
  * uploaded, then the age of the oldest row, then the number of entries.
  */
-const leaseStatement = (own: string) => `
-  with free as (
-    select stream_destinations.workspace_id, stream_destinations.id
-    from stream_destinations
-    where ${own} stream_destinations.state = 'active'
-      and (stream_destinations.gather_ms > 0) = $3::boolean
-      and (stream_destinations.leased_until is null or stream_destinations.leased_until < pg_catalog.statement_timestamp())
-      and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < statement_timestamp())
-      and exists (select ${waiting} limit 1)
+const leaseStatements = takeOldestOf(destinationLeases, {
+  name: 'lease-destinations',
+  values: 1,
+  where: `stream_destinations.state = 'active'
+      and (stream_destinations.gather_ms > 0) = $1::boolean
+      and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < statement_timestamp())`,
+  andWhere: `and exists (select ${waiting} limit 1)
       and case
         when stream_destinations.gather_ms = 0 or stream_destinations.planned_position is not null then true
         when (select stream_log.at ${waiting} limit 1)
@@ -67,79 +62,25 @@ const leaseStatement = (own: string) => `
         else (
           select sum(octet_length(gathered.kinds))
           from (select stream_log.kinds ${waiting} limit ${FULL.rows}) as gathered) >= ${FULL.entries}
-      end
-    order by stream_destinations.leased_until nulls first
-    limit $2
-    for update skip locked
-  )
-  update stream_destinations
-  set leased_by = $4::uuid, leased_until = pg_catalog.statement_timestamp() + $1::integer * interval '1 millisecond'
-  from free
-  join workspaces on workspaces.id = free.workspace_id
-  where stream_destinations.workspace_id = free.workspace_id and stream_destinations.id = free.id
-  returning
-    stream_destinations.leased_by::text as lease,
+      end`,
+  order: 'stream_destinations.leased_until nulls first',
+  join: 'join workspaces on workspaces.id = free.workspace_id',
+  returning: `
+    ${destinationLeases.lease} as lease,
     stream_destinations.workspace_id::text as "workspaceId", stream_destinations.id::text,
     stream_destinations.name, stream_destinations.kind, stream_destinations.settings,
     stream_destinations.secret, stream_destinations.position::text, stream_destinations.place,
     stream_destinations.failures, stream_destinations.gather_ms as "gatherMs", workspaces.name as workspace,
     stream_destinations.leased_until as "leasedUntil",
     stream_destinations.planned_position::text as "plannedPosition",
-    stream_destinations.planned_place as "plannedPlace", stream_destinations.file_hour as "fileHour"`;
-
-const leaseAnyStatement = leaseStatement('');
-
-/**
- * Variant for a distributed Postgres: workspaces whose destinations may have something to deliver, longest
- * waiting first.
- */
-const waitingStatement = `
-  select stream_destinations.workspace_id as id
-  from stream_destinations
-  where stream_destinations.state = 'active'
-    and (stream_destinations.gather_ms > 0) = $1::boolean
-    and (stream_destinations.leased_until is null or stream_destinations.leased_until < pg_catalog.statement_timestamp())
-    and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < statement_timestamp())
-  group by stream_destinations.workspace_id
-  order by min(stream_destinations.leased_until) nulls first
-  limit ${WORKSPACES}`;
-
-const leaseOfStatement = leaseStatement('stream_destinations.workspace_id = $5::uuid and');
+    stream_destinations.planned_place as "plannedPlace", stream_destinations.file_hour as "fileHour"`,
+});
 
 type LeasedRow = Omit<LeasedDestination, 'planned' | 'leasedAt'> & {
   leasedUntil: Date;
   plannedPosition: string | null;
   plannedPlace: number | null;
 };
-
-interface WantedLeases {
-  milliseconds: number;
-  limit: number;
-  gathers: boolean;
-}
-
-async function leaseByWorkspace(
-  pool: Pool,
-  { milliseconds, limit, gathers }: WantedLeases,
-): Promise<LeasedRow[]> {
-  const rows: LeasedRow[] = [];
-  const { rows: whose } = await pool.query<{ id: string }>(waitingStatement, [gathers]);
-  for (const { id } of whose) {
-    if (rows.length >= limit) break;
-    const values = [milliseconds, limit - rows.length, gathers, randomUUID(), id];
-    rows.push(...(await pool.query<LeasedRow>({ text: leaseOfStatement, values })).rows);
-  }
-  return rows;
-}
-
-async function leaseAny(pool: Pool, { milliseconds, limit, gathers }: WantedLeases): Promise<LeasedRow[]> {
-  const { rows } = await pool.query<LeasedRow>({
-    name: 'lease-destinations',
-    text: leaseAnyStatement,
-    values: [milliseconds, limit, gathers, randomUUID()],
-  });
-  return rows;
-}
 
 /**
  * Leases up to `limit` destinations for some milliseconds, during which no other process delivers to them.
@@ -151,10 +92,10 @@ async function leaseAny(pool: Pool, { milliseconds, limit, gathers }: WantedLeas
  */
 export async function leaseDestinations(
   pool: Pool,
-  { milliseconds, limit, gathers }: WantedLeases,
+  { milliseconds, limit, gathers }: { milliseconds: number; limit: number; gathers: boolean },
 ): Promise<LeasedDestination[]> {
-  const wanted = { milliseconds, limit, gathers };
-  const rows = await ((await isDistributed(pool)) ? leaseByWorkspace(pool, wanted) : leaseAny(pool, wanted));
+  const wanted = { values: [gathers], milliseconds, limit };
+  const rows = await takeOldest<LeasedRow>(pool, leaseStatements, wanted);
   return rows.map(({ plannedPosition, plannedPlace, leasedUntil, ...leased }) => ({
     ...leased,
     leasedAt: leasedUntil.getTime() - milliseconds,
@@ -163,15 +104,13 @@ export async function leaseDestinations(
 }
 
 const leaseCondition = `
-  where stream_destinations.workspace_id = $2::uuid
-    and stream_destinations.id = $3::uuid
-    and stream_destinations.leased_by = $1::uuid
+  where ${isHeldRow(destinationLeases)}
     and stream_destinations.state = 'active'`;
 
 const renewStatement = `
   update stream_destinations
   set
-    leased_until = pg_catalog.statement_timestamp() + $4::integer * interval '1 millisecond',
+    ${destinationLeases.extend('$4')},
     planned_position = coalesce($5::bigint, stream_destinations.planned_position),
     planned_place = coalesce($6::integer, stream_destinations.planned_place),
     file_hour = coalesce($7::timestamptz, stream_destinations.file_hour)
@@ -193,11 +132,11 @@ interface PlannedFile {
  */
 export async function renewDestination(
   pool: Pool,
-  { lease, workspaceId, id }: DestinationLease,
+  lease: RowLease,
   { milliseconds, file }: { milliseconds: number; file?: PlannedFile },
 ): Promise<boolean> {
   const { position = null, place = null, hour = null } = file ?? {};
-  const values = [lease, workspaceId, id, milliseconds, position, place, hour];
+  const values = [...rowLeaseValues(lease), milliseconds, position, place, hour];
   const { rowCount } = await pool.query({ name: 'renew-destination', text: renewStatement, values });
   return rowCount === 1;
 }
@@ -210,7 +149,7 @@ const advanceStatement = `
     position = $4::bigint, place = $5::integer, planned_position = null, planned_place = null,
     delivered = stream_destinations.delivered + $6::integer,
     delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
-    leased_until = pg_catalog.statement_timestamp() + $7::integer * interval '1 millisecond'
+    ${destinationLeases.extend('$7')}
   from (select set_config('synchronous_commit', 'off', true)) as unhurried
   ${leaseCondition}`;
 
@@ -221,11 +160,11 @@ const advanceStatement = `
  */
 export async function advanceDestination(
   pool: Pool,
-  { lease, workspaceId, id }: DestinationLease,
+  lease: RowLease,
   moved: { position: string; place: number; delivered: number; milliseconds: number },
 ): Promise<boolean> {
   const { position, place, delivered, milliseconds } = moved;
-  const values = [lease, workspaceId, id, position, place, delivered, milliseconds];
+  const values = [...rowLeaseValues(lease), position, place, delivered, milliseconds];
   const { rowCount } = await pool.query({ name: 'advance-destination', text: advanceStatement, values });
   return rowCount === 1;
 }
@@ -233,7 +172,7 @@ export async function advanceDestination(
 const giveBackStatement = `
   update stream_destinations
   set
-    leased_by = null, leased_until = pg_catalog.statement_timestamp(),
+    ${destinationLeases.release()},
     failures = case when $4::text is null then stream_destinations.failures else stream_destinations.failures + 1 end,
     last_error = coalesce($4::text, stream_destinations.last_error),
     failed_at = greatest(stream_destinations.failed_at, now() + case when $4::text is not null then interval '0' end),
@@ -254,7 +193,7 @@ const giveBackStatement = `
  */
 export async function releaseDestination(
   pool: Pool,
-  { lease, workspaceId, id }: DestinationLease,
+  lease: RowLease,
   {
     error = null,
     retryMs = 0,
@@ -265,6 +204,6 @@ export async function releaseDestination(
   await pool.query({
     name: 'give-back-destination',
     text: giveBackStatement,
-    values: [lease, workspaceId, id, error, retryMs, pause, maxMs],
+    values: [...rowLeaseValues(lease), error, retryMs, pause, maxMs],
   });
 }

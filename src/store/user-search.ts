@@ -1,6 +1,7 @@
 import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { gramsOf, gramsOfWords, isSearchable, searchTextOf } from '../profile/search-text.ts';
 import type { Connection, Pool } from './database.ts';
+import { leasesOf } from './leases.ts';
 import { type FoundUser, LAST_CHARACTER } from './profile-search.ts';
 import { inTransaction } from './transactions.ts';
 
@@ -27,17 +28,48 @@ const SHARE = 50;
 /** Seconds for which a turn has the lease. */
 const LEASE_SECONDS = 60;
 
-/** Updates one row. A lease that ends too late is from a clock that has been set back. */
+/** Leases of the pass. They are longer than a turn, so that they are not extended. */
+const passLeases = leasesOf({
+  ...{ table: 'user_search_pass', until: 'leased_until', maxSeconds: 10 * LEASE_SECONDS },
+});
+
+/** Updates one row. */
 const takeTurnStatement = `
-  update user_search_pass set leased_until = now() + interval '${LEASE_SECONDS} seconds'
-  where user_search_pass.leased_until < now()
-    or user_search_pass.leased_until > now() + interval '${10 * LEASE_SECONDS} seconds'
-  returning user_search_pass.workspace_id as "workspaceId", user_search_pass.profile_id as "profileId"`;
+  update user_search_pass set ${passLeases.take('$1')}
+  where ${passLeases.isFree}
+  returning user_search_pass.workspace_id as "workspaceId", user_search_pass.profile_id as "profileId",
+    ${passLeases.lease} as lease`;
 
 /** Updates one row. */
 const endTurnStatement = `
-  update user_search_pass set workspace_id = $1::uuid, profile_id = $2::uuid, passes = user_search_pass.passes + $3::integer,
-    leased_until = now() + $4::integer * interval '1 millisecond'`;
+  update user_search_pass set workspace_id = $2::uuid, profile_id = $3::uuid, passes = user_search_pass.passes + $4::integer,
+    ${passLeases.release('$5')}
+  where ${passLeases.isHeld('$1')}`;
+
+/** Takes the turn of the pass. @returns the position; undefined if the turn or the pause has not ended */
+export async function takeTurn(pool: Pool): Promise<(Position & { lease: string }) | undefined> {
+  const values = [1000 * LEASE_SECONDS];
+  const { rows } = await pool.query<Position & { lease: string }>({
+    ...{ name: 'take-search-turn', text: takeTurnStatement, values },
+  });
+  return rows[0];
+}
+
+/**
+ * Ends a turn at a position. The next turn begins after `pause` milliseconds.
+ *
+ * @param ended whether the turn has reached the end of the pass
+ * @returns false if another worker has the turn
+ */
+export async function endTurn(
+  pool: Pool,
+  lease: string,
+  { position, ended, pause }: { position: Position; ended: boolean; pause: number },
+): Promise<boolean> {
+  const values = [lease, position.workspaceId, position.profileId, ended ? 1 : 0, pause];
+  const { rowCount } = await pool.query({ name: 'end-search-turn', text: endTurnStatement, values });
+  return rowCount === 1;
+}
 
 /** Reads by primary key. */
 const nextWorkspaceStatement = `
@@ -150,11 +182,12 @@ export async function indexUsers(
   pool: Pool,
   { turn = TURN_MS }: { turn?: number } = {},
 ): Promise<{ ended: boolean } | undefined> {
-  const { rows } = await pool.query<Position>({ name: 'take-search-turn', text: takeTurnStatement });
-  if (!rows[0]) return undefined;
-  let position: Position = rows[0];
+  const turnTaken = await takeTurn(pool);
+  if (!turnTaken) return undefined;
+  let position: Position = turnTaken;
   const from = performance.now();
   let ended = false;
+  let isHeld = false;
   try {
     while (!ended && performance.now() - from < turn) {
       const next: Position | undefined =
@@ -164,13 +197,9 @@ export async function indexUsers(
     }
   } finally {
     const pause = Math.ceil(Math.max(MIN_PAUSE_MS, (performance.now() - from) * (SHARE - 1)));
-    await pool.query({
-      name: 'end-search-turn',
-      text: endTurnStatement,
-      values: [position.workspaceId, position.profileId, ended ? 1 : 0, pause],
-    });
+    isHeld = await endTurn(pool, turnTaken.lease, { position, ended, pause });
   }
-  return { ended };
+  return isHeld ? { ended } : undefined;
 }
 
 /** Returns the start of the workspace after another; of no workspace after the last. */

@@ -79,15 +79,12 @@ describe('without a bucket', () => {
   test('a lease that is renewed during the callback keeps the final counts', async () => {
     const config = settings();
     await send(exportOf(readers, { callback_endpoint: callbacks.url }), config);
-    const process = newId();
-    const requested = { process, milliseconds: 60_000 };
-    const [leased] = await leaseExports(pool, 'open', { ...requested, limit: 1 });
-    const lease = { process, workspaceId: leased!.workspaceId, id: leased!.id };
+    const [lease] = await leaseExports(pool, 'open', { milliseconds: 60_000, limit: 1 });
     const early = { users: 1, files: 0, bytes: 0, milliseconds: 60_000 };
-    expect(await renewExport(pool, lease, early)).toBe(true);
+    expect(await renewExport(pool, lease!, early)).toBe(true);
     const counts = { users: 2, files: 1, bytes: 321 };
-    await finishExport(pool, lease, { ...counts, linkMs: 3_600_000, milliseconds: 60_000 });
-    expect(await renewExport(pool, lease, early)).toBe(true);
+    await finishExport(pool, lease!, { ...counts, linkMs: 3_600_000, milliseconds: 60_000 });
+    expect(await renewExport(pool, lease!, early)).toBe(true);
     expect((await shown())[0]).toMatchObject(counts);
   });
 
@@ -156,7 +153,7 @@ async function failAndTidy(config: ReturnType<typeof settings>, segmentId: strin
 describe('files of an export that fails before it is ready', () => {
   /** Simulates a process that puts the files, and dies before it updates Postgres. */
   async function putAndDie(config: ReturnType<typeof settings>, isBucket: boolean) {
-    const [wanted] = await leaseExports(pool, 'open', { process: newId(), milliseconds: 1, limit: 1 });
+    const [wanted] = await leaseExports(pool, 'open', { milliseconds: 1, limit: 1 });
     const files = await openExportFiles(config);
     await writeSegmentExport(wanted!, {
       ...{ pool, store: files, isBucket, serviceIdField: 'service_id' },
@@ -234,8 +231,7 @@ describe('with a bucket', () => {
     const config = await inBucket();
     const all = await segment(crowd, { all: [] });
     await send(exportOf(all), config, { workspaceId: crowd });
-    const process = newId();
-    const [wanted] = await leaseExports(pool, 'open', { process, milliseconds: 1, limit: 1 });
+    const [wanted] = await leaseExports(pool, 'open', { milliseconds: 1, limit: 1 });
     const files = await openExportFiles(config);
     const broken = writeSegmentExport(wanted!, {
       ...{ pool, store: files, isBucket: true, serviceIdField: 'service_id', usersOfFile: 1000 },

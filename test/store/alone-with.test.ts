@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type AdvisoryLock, withAdvisoryLock } from '../../src/store/connections.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
+import { type AdvisoryLock, withAdvisoryLock } from '../../src/store/leases.ts';
 import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';
 
 const lock: AdvisoryLock = { number: '$1::bigint', values: [42], excludes: 'others' };
@@ -37,12 +37,12 @@ test('a second process skips the work until the first one has ended, also with a
 });
 
 test('a process that loses its session gets an abort signal, and another one can start', async () => {
-  await withAdvisoryLock(one, lock, async ({ signal, confirm }) => {
-    await confirm();
-    expect(signal.aborted).toBe(false);
+  await withAdvisoryLock(one, lock, async (lease) => {
+    await lease.confirm();
+    expect(lease.signal.aborted).toBe(false);
     await loseSession();
-    await expect(confirm()).rejects.toThrow('the session that keeps away others was lost');
-    expect(signal.aborted).toBe(true);
+    await expect(lease.confirm()).rejects.toThrow('the session that keeps away others was lost');
+    expect(lease.signal.aborted).toBe(true);
     await waitUntil(() => isFree(another, lock), FREE);
   });
   expect(await isFree(one, lock)).toBe(true);

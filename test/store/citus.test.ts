@@ -52,7 +52,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
 
   test('runs the statements that replace the exceptions', async () => {
     const { pool } = citus;
-    const lease = { process: newId(), milliseconds: 1000, limit: 3 };
+    const lease = { milliseconds: 1000, limit: 3 };
     await readUsageToday(pool);
     await findApiKeys(pool, [Buffer.from('key')]);
     await eraseHistories(pool, 10);

@@ -36,7 +36,7 @@ test('one of many simultaneous requests stores the key, and all others find its 
   const inserted = await Promise.all(
     ids.map((requestId) => insertKeyIfAbsent(pool, key, { requestId, outbox, lease: 60_000 })),
   );
-  const winner = ids[inserted.indexOf(true)]!;
+  const winner = ids[inserted.findIndex(Boolean)]!;
   expect(inserted.filter(Boolean)).toHaveLength(1);
   expect(await findKey(pool, key)).toEqual({
     createdAt: expect.any(String),
@@ -71,7 +71,7 @@ test('one of several callers takes over an expired lease', async () => {
   const key = newKey();
   const requestId = uuidv7();
   await insertKeyIfAbsent(pool, key, { requestId, lease: 60_000 });
-  expect(await takeLease(pool, key, { requestId, lease: 1000 })).toBe(false);
+  expect(await takeLease(pool, key, { requestId, lease: 1000 })).toBeUndefined();
   await pool.query('update idempotency_keys set lease_until = now() where request_id = $1', [requestId]);
   const taken = await Promise.all(
     Array.from({ length: 10 }, () => takeLease(pool, key, { requestId, lease: 60_000 })),

@@ -4,8 +4,9 @@ import { createLog } from '../../src/platform/log.ts';
 import { watchDependencies } from '../../src/processes/dependencies.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
-import { holdSession, withAdvisoryLock } from '../../src/store/connections.ts';
+import { holdSession } from '../../src/store/connections.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
+import { withAdvisoryLock } from '../../src/store/leases.ts';
 import {
   knownPooling,
   type SessionSettings,
@@ -99,9 +100,9 @@ describe.each(['session', 'transaction'] as const)('through PgBouncer in %s mode
   test('one process at a time holds an advisory lock, also while others use the servers', async () => {
     const lock = { number: '$1::bigint', values: [mode.length], excludes: 'others' };
     const [one, another] = [open(through[mode]), open(direct)];
-    const done = await withAdvisoryLock(one, lock, async ({ confirm }) => {
+    const done = await withAdvisoryLock(one, lock, async (lease) => {
       await Promise.all(Array.from({ length: 6 }, () => one.query('select pg_sleep(0.01)')));
-      await confirm();
+      await lease.confirm();
       return withAdvisoryLock(another, lock, async () => 'second');
     });
     expect(done).toBeUndefined();

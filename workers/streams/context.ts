@@ -3,6 +3,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { rest } from '../../src/platform/poll.ts';
 import { boundLabel } from '../../src/processes/metrics.ts';
 import type { Pool } from '../../src/store/database.ts';
+import type { Lease } from '../../src/store/leases.ts';
 import type { DestinationRow } from '../../src/store/stream-destinations.ts';
 import type { LeasedDestination } from '../../src/store/stream-leases.ts';
 import type { Destination, FileDestination } from '../../src/streams/destination.ts';
@@ -51,14 +52,10 @@ export interface StreamContext {
 
 /** Dependencies of a delivery with a lease. */
 export interface LeasedContext extends StreamContext {
-  lease: {
-    /** Aborts when the lease has expired or the process stops. */
-    signal: AbortSignal;
-    /** Must be called when the lease was renewed in the store. */
-    renew(): void;
-    /** Must be called when a delivery was recorded in the cursor. */
-    progress(): Promise<void>;
-  };
+  /** Work on the delivery stops when its signal aborts. */
+  lease: Lease;
+  /** Must be called when a delivery was recorded in the cursor. */
+  recordProgress(): Promise<void>;
 }
 
 /** Creates the stream metrics of a sync process. The number of label values is limited. */

@@ -1,5 +1,4 @@
-import { poll, rest } from '../../src/platform/poll.ts';
-import { linkSignals } from '../../src/platform/time-limit.ts';
+import { rest } from '../../src/platform/poll.ts';
 import {
   advanceDestination,
   type LeasedDestination,
@@ -29,35 +28,21 @@ interface FileContext extends LeasedContext {
  * Delivers one file: the planned file that an earlier attempt may have stored, with the same end and the same
  * name, or otherwise the entries after the cursor. The end of a file is recorded with the lease before the
  * file is stored, and the cursor moves after that.
- * @returns `lost` if the lease is gone; `undecided` if no entry after the cursor is below the horizon
+ * @returns `undecided` if no entry after the cursor is below the horizon
  * @throws {DeliveryError}
+ * @throws {LeaseLost} if the lease is gone
  */
 export async function deliverFile(
   leased: LeasedDestination,
   context: FileContext,
-): Promise<'delivered' | 'undecided' | 'lost'> {
-  const { pool, log, lease, keepMs = LEASE_MS / 3 } = context;
-  const lost = new AbortController();
-  const linked = linkSignals({ signals: [lease.signal, lost.signal] });
+): Promise<'delivered' | 'undecided'> {
+  const { log, lease, keepMs = LEASE_MS / 3 } = context;
   const progress = { at: performance.now(), isWaiting: false };
-  const keeping = poll(
-    keepMs,
-    async () => {
-      if (!progress.isWaiting && performance.now() - progress.at > STALLED_MS) return;
-      if (await renewDestination(pool, leased, { milliseconds: LEASE_MS })) lease.renew();
-      else lost.abort(new Error('the lease is gone'));
-    },
-    (error) => log.warn({ err: error, ...fieldsOf(leased) }, 'lease of a stream was not renewed'),
-  );
-  try {
-    return await deliverOne(leased, { ...context, progress }, linked.signal);
-  } catch (error) {
-    if (lost.signal.aborted) return 'lost';
-    throw error;
-  } finally {
-    linked.release();
-    await keeping.stop();
-  }
+  lease.keep(keepMs, {
+    isStalled: () => !progress.isWaiting && performance.now() - progress.at > STALLED_MS,
+    failed: (error) => log.warn({ err: error, ...fieldsOf(leased) }, 'lease of a stream was not renewed'),
+  });
+  return deliverOne(leased, { ...context, progress }, lease.signal);
 }
 
 /** Time of the last progress of a file, and whether it is waiting on purpose. */
@@ -70,8 +55,8 @@ async function deliverOne(
   leased: LeasedDestination,
   context: FileContext & { progress: Progress },
   signal: AbortSignal,
-): Promise<'delivered' | 'undecided' | 'lost'> {
-  const { pool, destination, metrics, progress } = context;
+): Promise<'delivered' | 'undecided'> {
+  const { pool, destination, metrics, lease, progress } = context;
   const { workspaceId, planned, fileHour, position, place } = leased;
   const from = { position, place };
   // A planned file is read beyond the horizon. Such reads may have gaps and must not be shared with other
@@ -107,13 +92,13 @@ async function deliverOne(
     const { end, messages, hour } = gathered;
     if (messages > 0 && hour) {
       const plan = { milliseconds: LEASE_MS, file: { ...end, hour } };
-      if (!(await renewDestination(pool, leased, plan))) return 'lost';
+      await lease.extend(() => renewDestination(pool, leased, plan));
       await file.put({ workspaceId, hour, from, to: end }, signal);
       metrics.delivered(leased, messages);
     }
     const moved = { ...end, delivered: messages, milliseconds: LEASE_MS };
-    if (!(await advanceDestination(pool, leased, moved))) return 'lost';
-    await context.lease.progress();
+    await lease.extend(() => advanceDestination(pool, leased, moved));
+    await context.recordProgress();
     return 'delivered';
   } finally {
     await file.discard();

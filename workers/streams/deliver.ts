@@ -5,12 +5,14 @@ import { unlessAborted } from '../../src/platform/time-limit.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import { isPostgresUnavailable, sqlstateOf } from '../../src/store/error-cause.ts';
 import { watchHorizon } from '../../src/store/horizon.ts';
+import { Lease, LeaseLost } from '../../src/store/leases.ts';
 import { listDestinations, trimLog } from '../../src/store/stream-destinations.ts';
 import {
   advanceDestination,
   type LeasedDestination,
   leaseDestinations,
   releaseDestination,
+  renewDestination,
 } from '../../src/store/stream-leases.ts';
 import {
   type Batch,
@@ -29,7 +31,6 @@ import {
   type StreamContext,
 } from './context.ts';
 import { deliverFile } from './deliver-file.ts';
-import { DeliveryLease, LeaseOver } from './lease.ts';
 import { type Cursor, cursorAfter, openReader, type Page } from './read.ts';
 import type { ReadMessage } from './source.ts';
 
@@ -182,6 +183,18 @@ const OVERDUE_MS = 4 * LEASE_MS;
 const UNDECIDED_MS = 5000;
 
 /**
+ * Thrown if a delivery made no progress before its lease expired. Other processes may then deliver, so the
+ * work must stop.
+ */
+class LeaseOver extends DeliveryError {
+  override name = 'LeaseOver';
+
+  constructor(milliseconds: number) {
+    super(`the delivery was abandoned: it made no progress for ${milliseconds / 1000} s`);
+  }
+}
+
+/**
  * Delivers the messages after the cursor of a leased destination until all are delivered, its turn is over, a
  * delivery fails, or the lease is gone. It never rejects: an error is recorded with the destination, whose
  * next attempt is then due later.
@@ -194,39 +207,35 @@ async function deliverTo(
   const { pool, metrics, log } = context;
   const attempt = await beginDelivery(leased, context);
   if (!attempt) return;
-  const lease = new DeliveryLease(context.leaseMs ?? LEASE_MS, leaving);
   const held = context.heldWork?.begin('stream delivery', leased.id, OVERDUE_MS);
+  const lease = new Lease({
+    renew: () => renewDestination(pool, leased, { milliseconds: LEASE_MS }),
+    ...{ milliseconds: context.leaseMs ?? LEASE_MS, leaving },
+    expired: (milliseconds) => new LeaseOver(milliseconds),
+    onExtended: () => held?.progress(),
+  });
   let destination: Destination | FileDestination | undefined;
-  let isOurs = true;
+  let isLost = false;
   /** Frees the slot when the lease has expired, even if the work does not end. */
   const whileLeased = <T>(work: Promise<T>): Promise<T> => {
     work.catch(() => {}).finally(() => held?.end());
     return unlessAborted(lease.over, work);
   };
-  const leasedContext = {
-    ...context,
-    lease: {
-      signal: lease.signal,
-      renew() {
-        lease.renew();
-        held?.progress();
-      },
-      progress: attempt.progress,
-    },
-  };
+  const leasedContext = { ...context, lease, recordProgress: attempt.progress };
   try {
     destination = context.open(leased);
-    if ('deliver' in destination) {
-      isOurs = await whileLeased(deliverAll(leased, { ...leasedContext, destination }));
-      if (isOurs) await releaseDestination(pool, leased);
-    } else {
-      const done = await whileLeased(deliverFile(leased, { ...leasedContext, destination }));
-      isOurs = done !== 'lost';
-      if (isOurs)
-        await releaseDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
-    }
+    const done = await whileLeased<'delivered' | 'undecided'>(
+      'deliver' in destination
+        ? deliverAll(leased, { ...leasedContext, destination })
+        : deliverFile(leased, { ...leasedContext, destination }),
+    );
+    await releaseDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
   } catch (error) {
     if (leaving.aborted) return void (await releaseDestination(pool, leased).catch(() => {}));
+    if (error instanceof LeaseLost) {
+      isLost = true;
+      return;
+    }
     if (!destination) held?.end();
     if (error instanceof DeliveryError) metrics.failed(leased);
     if (error instanceof LeaseOver) metrics.abandoned(leased);
@@ -242,8 +251,8 @@ async function deliverTo(
     // If the store does not respond, the lease expires by itself.
     await releaseDestination(pool, leased, { error: reason, ...backOff, pause: isGone }).catch(() => {});
   } finally {
-    lease.release();
-    await attempt.end(leaving.aborted || !isOurs ? 'given back' : undefined);
+    await lease.end();
+    await attempt.end(leaving.aborted || isLost ? 'given back' : undefined);
     await withTimeout(CLOSING_MS, Promise.resolve(destination?.close())).catch((error) =>
       log.warn({ err: error, destination: leased.id }, 'destination did not close'),
     );
@@ -289,8 +298,8 @@ interface DeliveryContext extends LeasedContext {
   destination: Destination;
 }
 
-/** @returns whether this process still has the lease */
-async function deliverAll(leased: LeasedDestination, context: DeliveryContext): Promise<boolean> {
+/** @throws {LeaseLost} if another process delivers, or the destination was stopped */
+async function deliverAll(leased: LeasedDestination, context: DeliveryContext): Promise<'delivered'> {
   const leaving = context.lease.signal;
   const { workspaceId } = leased;
   const { position, place } = leased;
@@ -300,18 +309,18 @@ async function deliverAll(leased: LeasedDestination, context: DeliveryContext): 
   const ageOf = agesBy(leased);
   const yieldOnce = (at: Date) => context.yielding.page(ageOf(at), leaving);
   for (let idlePolls = 0; idlePolls < MAX_IDLE_POLLS && !leaving.aborted; idlePolls++) {
-    if (performance.now() - since >= turn) return true;
+    if (performance.now() - since >= turn) return 'delivered';
     const page = await read(context.horizon(), yieldOnce);
     if (!page) {
       await rest(IDLE_POLL_MS, leaving);
       continue;
     }
-    if (!(await deliverPage(page, { leased, context }))) return false;
+    await deliverPage(page, { leased, context });
     idlePolls = -1;
     // Let other destinations have a turn.
     await rest(0);
   }
-  return true;
+  return 'delivered';
 }
 
 interface PageContext {
@@ -319,12 +328,12 @@ interface PageContext {
   context: DeliveryContext;
 }
 
-/** @returns false if the lease is gone, because another process delivers or the destination was stopped */
-async function deliverPage({ read, end }: Page, { leased, context }: PageContext): Promise<boolean> {
-  const { destination, metrics, lease } = context;
+/** @throws {LeaseLost} if another process delivers, or the destination was stopped */
+async function deliverPage({ read, end }: Page, { leased, context }: PageContext): Promise<void> {
+  const { pool, destination, metrics, lease, recordProgress } = context;
   let [batch, bytes]: [ReadMessage[], number] = [[], 0];
 
-  async function send(cursor: Cursor): Promise<boolean> {
+  async function send(cursor: Cursor): Promise<void> {
     const messages = batch.map(({ message }) => message);
     const envelopes = batch.map(({ envelope }) => envelope);
     if (messages.length > 0)
@@ -332,20 +341,18 @@ async function deliverPage({ read, end }: Page, { leased, context }: PageContext
     [batch, bytes] = [[], 0];
     metrics.delivered(leased, messages.length);
     const moved = { ...cursor, delivered: messages.length, milliseconds: LEASE_MS };
-    if (!(await advanceDestination(context.pool, leased, moved))) return false;
-    lease.renew();
-    await lease.progress();
-    return true;
+    await lease.extend(() => advanceDestination(pool, leased, moved));
+    await recordProgress();
   }
 
   for (const one of read) {
     const isFull =
       batch.length === destination.limits.messages || bytes + one.bytes > destination.limits.bytes;
-    if (batch.length > 0 && isFull && !(await send(lastOf(batch)))) return false;
+    if (batch.length > 0 && isFull) await send(lastOf(batch));
     batch.push(one);
     bytes += one.bytes;
   }
-  return send(end);
+  await send(end);
 }
 
 /** Returns the cursor after the last message of a batch. */

@@ -12,7 +12,6 @@ import {
 import { ObjectStoreError } from '../../src/object-store/object-store.ts';
 import { LINK_HOURS } from '../../src/operations/users.export.segment.ts';
 import { now } from '../../src/platform/clock.ts';
-import { newId } from '../../src/platform/ids.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { createCaller } from '../../src/platform/outgoing.ts';
@@ -21,6 +20,7 @@ import { reachOf } from '../../src/platform/reach.ts';
 import { linkSignals } from '../../src/platform/time-limit.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
 import { isPostgresUnavailable } from '../../src/store/error-cause.ts';
+import { Lease } from '../../src/store/leases.ts';
 import { EXPORT_CONNECTIONS, EXPORTS_AT_ONCE } from '../../src/store/pool-sizes.ts';
 import {
   endExport,
@@ -83,14 +83,6 @@ interface SegmentExportsOptions {
 }
 
 /**
- * Thrown if another process has the lease, or this process stops. The state of the export must not be changed
- * then.
- */
-class LeaseLost extends Error {
-  override name = 'LeaseLost';
-}
-
-/**
  * Writes the segment exports that API requests have started, and sends their callbacks. Processes share the
  * exports by leases in Postgres. The lease of a process that dies expires, and another process starts the
  * export again.
@@ -115,16 +107,14 @@ export function startSegmentExports({
   async function lease(state: 'open' | 'ready', maxWorking: number): Promise<void> {
     const limit = maxWorking - working[state].size;
     if (limit <= 0 || leaving.signal.aborted) return;
-    const process = newId();
-    for (const one of await leaseExports(pool, state, { process, milliseconds: LEASE_MS, limit })) {
-      const work = (state === 'open' ? writeOne(one, process) : sendCallback(one, process)).catch(warn);
+    for (const one of await leaseExports(pool, state, { milliseconds: LEASE_MS, limit })) {
+      const work = (state === 'open' ? writeOne(one) : sendCallback(one)).catch(warn);
       working[state].add(work);
       void work.finally(() => working[state].delete(work));
     }
   }
 
-  async function writeOne(wanted: LeasedExport, process: string): Promise<void> {
-    const lease = { process, workspaceId: wanted.workspaceId, id: wanted.id };
+  async function writeOne(wanted: LeasedExport): Promise<void> {
     const line = { export_id: wanted.id, workspace_id: wanted.workspaceId, segment_id: wanted.segmentId };
     const left = wanted.requestedAt.getTime() + MAX_WRITING_MS - now();
     if (wanted.tries > MAX_ATTEMPTS || left <= 0) {
@@ -132,36 +122,30 @@ export function startSegmentExports({
       return fail(wanted.lastError === null ? why : `${why}; the last one: ${wanted.lastError}`);
     }
     const attempt = await attempts.begin('segment export', wanted.id);
-    if (attempt === 'waits') return releaseExport(pool, lease, { retryMs: SUSPECT_MS });
+    if (attempt === 'waits') return releaseExport(pool, wanted, { retryMs: SUSPECT_MS });
     if (attempt === 'set aside') return fail(endedTheProcess('export'));
     let isElsewhere = false;
-    const lost = new AbortController();
-    const ends = linkSignals({ signals: [leaving.signal, lost.signal], milliseconds: left });
-    const held = heldWork?.begin('segment export', wanted.id, OVERDUE_MS);
     let progress: ExportCounts = { users: 0, files: 0, bytes: 0 };
-    async function requireMine(counts = progress): Promise<void> {
-      progress = counts;
-      if (await renewExport(pool, lease, { ...counts, milliseconds: LEASE_MS })) return;
-      const error = new LeaseLost('the lease is gone');
-      lost.abort(error);
-      throw error;
-    }
-    const renewing = poll(RENEW_MS, () => requireMine(), warn);
+    const renew = () => renewExport(pool, wanted, { ...progress, milliseconds: LEASE_MS });
+    const lease = new Lease({ renew, milliseconds: LEASE_MS });
+    const ends = linkSignals({ signals: [leaving.signal, lease.over], milliseconds: left });
+    const held = heldWork?.begin('segment export', wanted.id, OVERDUE_MS);
+    lease.keep(RENEW_MS, { failed: warn });
     try {
       const counts = await written();
       if (!counts) {
         isElsewhere = true;
-        return await releaseExport(pool, lease, { retryMs: FIRST_RETRY_MS });
+        return await releaseExport(pool, wanted, { retryMs: FIRST_RETRY_MS });
       }
-      const ready = await finishExport(pool, lease, { ...counts, linkMs: LINK_MS, milliseconds: LEASE_MS });
-      if (!ready) return;
+      const finished = { ...counts, linkMs: LINK_MS, milliseconds: LEASE_MS };
+      const ready = await lease.extend(() => finishExport(pool, wanted, finished));
       await attempt.end();
       ended.inc({ outcome: 'ready' });
       log.info({ ...line, ...counts, tries: wanted.tries }, 'a segment was exported');
-      if (ready.callback !== null) await sendCallback(ready, process);
+      if (ready.callback !== null) await sendCallback(ready);
     } catch (error) {
-      if (leaving.signal.aborted) return await releaseExport(pool, lease, { retryMs: 0 });
-      if (lost.signal.aborted) return;
+      if (leaving.signal.aborted) return await releaseExport(pool, wanted, { retryMs: 0 });
+      if (lease.over.aborted) return;
       const { message } = error as Error;
       const isPermanent =
         error instanceof SegmentExportError ||
@@ -173,15 +157,15 @@ export function startSegmentExports({
       // An outage of Postgres does not count as an attempt.
       await releaseExport(
         pool,
-        lease,
+        wanted,
         isPostgresUnavailable(error) ? { retryMs } : { retryMs, error: message },
       );
     } finally {
       ends.release();
       held?.end();
-      const isGivenBack = isElsewhere || leaving.signal.aborted || lost.signal.aborted;
+      const isGivenBack = isElsewhere || leaving.signal.aborted || lease.over.aborted;
       await attempt.end(isGivenBack ? 'given back' : undefined);
-      void renewing.stop();
+      await lease.end();
     }
 
     async function written(): Promise<ExportCounts | undefined> {
@@ -189,7 +173,11 @@ export function startSegmentExports({
       try {
         return await writeSegmentExport(wanted, {
           ...{ pool, store, isBucket: isBucket(config), serviceIdField: config.SERVICE_ID_FIELD },
-          ...{ leaving: ends.signal, requireMine },
+          leaving: ends.signal,
+          async requireMine(counts) {
+            progress = counts;
+            await lease.confirm();
+          },
           onProgress(counts) {
             progress = counts;
             held?.progress();
@@ -201,7 +189,7 @@ export function startSegmentExports({
     }
 
     async function fail(reason: string): Promise<void> {
-      await endExport(pool, lease, reason);
+      await endExport(pool, wanted, reason);
       ended.inc({ outcome: 'failed' });
       log.error({ ...line, reason }, 'segment export failed permanently');
     }
@@ -211,16 +199,15 @@ export function startSegmentExports({
    * Sends the callback of a completed export. If the process is killed between the response and its record,
    * the callback is sent again.
    */
-  async function sendCallback(ready: LeasedExport, process: string): Promise<void> {
-    const lease = { process, workspaceId: ready.workspaceId, id: ready.id };
+  async function sendCallback(ready: LeasedExport): Promise<void> {
     const attempt = await attempts.begin('export callback', ready.id);
-    if (attempt === 'waits') return releaseExport(pool, lease, { retryMs: SUSPECT_MS });
+    if (attempt === 'waits') return releaseExport(pool, ready, { retryMs: SUSPECT_MS });
     const error = attempt === 'set aside' ? endedTheProcess('callback') : await posted(ready, attempt);
-    if (leaving.signal.aborted && error !== null) return releaseExport(pool, lease, { retryMs: 0 });
+    if (leaving.signal.aborted && error !== null) return releaseExport(pool, ready, { retryMs: 0 });
     const retryMs = retryAfter(ready.tries);
     const isOver = attempt === 'set aside' || (ready.endedAt?.getTime() ?? 0) + CALLBACK_MS < now() + retryMs;
-    if (error !== null && !isOver) return releaseExport(pool, lease, { retryMs, error });
-    await endExport(pool, lease, error);
+    if (error !== null && !isOver) return releaseExport(pool, ready, { retryMs, error });
+    await endExport(pool, ready, error);
     ended.inc({ outcome: error === null ? 'told' : 'not_told' });
     if (error !== null)
       log.warn(
@@ -263,7 +250,7 @@ export function startSegmentExports({
   return {
     name: 'segment exports',
     async stop() {
-      leaving.abort(new LeaseLost('the process stops'));
+      leaving.abort();
       await Promise.all(pollers.map((poller) => poller.stop()));
       await Promise.all([...working.open, ...working.ready]);
       caller.close();

@@ -9,11 +9,10 @@ export const refused: Record<string, string> = {
   'credentials.ts findApiKeys': AT_ONCE,
   'erasures.ts eraseHistories': APART,
   'idempotency-keys.ts forgetKeys': APART,
+  'leases.ts takeOldest': APART,
   'partitions.ts ownersIn': AT_ONCE,
   'permission-sets.ts createPermissionSet': REFERRED,
   'preference-centers.ts revokeLinks': REFERRED,
-  'segment-export-leases.ts leaseExports': APART,
-  'stream-leases.ts leaseAny': APART,
   'sync-boundary.ts addToBoundary': REFERRED,
   'sync-chunks.ts insertRowErrors': REFERRED,
 };

@@ -106,7 +106,6 @@ export const longReads: Record<string, string> = {
   'bulk-export.ts readGroupStates: a range of subscription_states_pkey': PAGE,
   'segments.ts evaluateUsers: a range of profiles_pkey': PAGE,
   'suppression-lists.ts forgetInvalidNumbers: a range of invalid_phone_numbers_pkey': PAGE,
-  'segment-export-leases.ts leaseExports: what one owner has in segment_exports': OPEN,
   'segment-exports.ts forgetExports: a range of segment_exports_requested': OLD,
   'segment-exports.ts listFailedExports: a range of segment_exports_requested':
     'two days of requests, for people',
@@ -124,7 +123,8 @@ export const longReads: Record<string, string> = {
   'ledger.ts forgetEnvelopes: a range of ledger_pkey': OLD,
   'ledger.ts readLatestTraces: a range of ledger_pkey': PAGE,
   'idempotency-keys.ts forgetKeys: a range of idempotency_keys_created': OLD,
-  'stream-leases.ts leaseAny: a range of stream_log_pkey': 'as many as fill a file, at most FULL.rows',
+  'leases.ts takeOldest: what one owner has in segment_exports': OPEN,
+  'leases.ts takeOldest: a range of stream_log_pkey': 'as many as fill a file, at most FULL.rows',
   'stream-destinations.ts listDestinations: a range of stream_log_pkey': 'the first of the range',
   'stream-destinations.ts createDestination: a range of stream_log_at':
     'the first MAX_CONCURRENT_ROWS after a time',

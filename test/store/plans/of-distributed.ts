@@ -18,7 +18,7 @@ export const ofDistributed: Asking = (store, { workspaceId, users, keyHash }) =>
   const [{ id: profileId }] = users as [(typeof users)[0]];
   const did = { workspaceId, profileId, lane: 0, ordinal: 0, time: now, id: newId() };
   const none = { appId: undefined, properties: undefined };
-  const lease = { process: newId(), milliseconds: 1000, limit: 3 };
+  const lease = { milliseconds: 1000, limit: 3 };
   const destination = {
     ...{ workspaceId, name: 'all', kind: 'webhook', settings: { url: 'http://127.0.0.1:9/' }, secret: null },
     from: new Date(0),

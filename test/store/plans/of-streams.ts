@@ -55,8 +55,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     ...{ outputFormat: 'zip' as const, url: null, callback: null },
   };
   const counts = { users: 1, files: 1, bytes: 1, milliseconds: 1000 };
-  const lease = { process: newId(), milliseconds: 1000, limit: 2 };
-  const held = { ...one, process: lease.process };
+  const wanted = { milliseconds: 1000, limit: 2 };
   const keys = objects.map((object) => ({ profileId: ids[0]!, id: object }));
   return [
     () => createDestination(store, { ...one, name: 'crm', kind: 'webhook', settings: {}, secret: null }),
@@ -91,12 +90,12 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
       await requestSegmentExport(store, requested);
       return requestSegmentExport(store, { ...requested, id: newId() });
     },
-    () => leaseExports(store, 'open', lease),
-    () => leaseExports(store, 'ready', lease),
-    () => renewExport(store, held, counts),
-    () => finishExport(store, held, { ...counts, linkMs: 1000 }),
-    () => releaseExport(store, held, { retryMs: 1000 }),
-    () => endExport(store, held, null),
+    () => leaseExports(store, 'open', wanted),
+    () => leaseExports(store, 'ready', wanted),
+    () => renewExport(store, leased, counts),
+    () => finishExport(store, leased, { ...counts, linkMs: 1000 }),
+    () => releaseExport(store, leased, { retryMs: 1000 }),
+    () => endExport(store, leased, null),
     () => findDownload(store, one),
     () => listExports(store, workspaceId, { limit: 10 }),
     () => listFailedExports(store),

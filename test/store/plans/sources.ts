@@ -9,8 +9,8 @@ const distributedAlone = [
     'credentials.ts findBlocked',
     'erasures.ts eraseHistoriesByWorkspace',
   ],
-  ...['idempotency-keys.ts forgetKeysByOwner', 'segment-export-leases.ts leaseExportsByWorkspace'],
-  ...['stream-leases.ts leaseByWorkspace', 'stream-destinations.ts listByWorkspace'],
+  ...['idempotency-keys.ts forgetKeysByOwner', 'leases.ts takeByWorkspace'],
+  'stream-destinations.ts listByWorkspace',
   ...['events.ts recordEventsApart', 'purchases.ts recordPurchasesApart'],
 ];
 
@@ -54,7 +54,7 @@ const apart: Record<string, string> = {
   'partitions.ts countDetached':
     'reads all of a partition on purpose, which nobody else reads or writes any more',
   'partitions.ts dropDetached': 'drops a partition that was detached',
-  'connections.ts withAdvisoryLock': 'takes an advisory lock',
+  'leases.ts withAdvisoryLock': 'takes an advisory lock',
   ...Object.fromEntries(distributedAlone.map((site) => [site, 'is sent to a distributed Postgres alone'])),
   ...onNodes,
   ...Object.fromEntries(inTestsOnly.map((site) => [site, 'is sent by penstock dev alone'])),
