@@ -58,14 +58,14 @@ export function leaseExports(
   return takeOldest<LeasedExport>(pool, leaseStatements[state], { values: [state], milliseconds, limit });
 }
 
-/** A finished export without a callback has no next step. Its lease must not be extended, which would give it one. */
 const leaseCondition = `
-  where ${isHeldRow(exportLeases)} and segment_exports.due_at is not null`;
+  where ${isHeldRow(exportLeases)}`;
 
+/** A finished export without a callback has no next step, and a renewal gives it none. */
 const renewStatement = `
   update segment_exports
   set
-    ${exportLeases.extend('$4')},
+    due_at = case when segment_exports.due_at is not null then ${exportLeases.endAfter('$4')} end,
     users = case when segment_exports.state = 'open' then $5::bigint else segment_exports.users end,
     files = case when segment_exports.state = 'open' then $6::integer else segment_exports.files end,
     bytes = case when segment_exports.state = 'open' then $7::bigint else segment_exports.bytes end
