@@ -1,7 +1,7 @@
 import type { Json } from '../profile/json.ts';
 import { type Actor, audited } from './audit.ts';
 import type { Pool } from './database.ts';
-import { withAdvisoryLock } from './leases.ts';
+import { type Lease, withAdvisoryLock } from './leases.ts';
 import { readApplied } from './ledger.ts';
 
 /** Key of an import. */
@@ -219,7 +219,7 @@ export async function eraseStaleRows(pool: Pool): Promise<void> {
 export function withImportLock<T>(
   pool: Pool,
   { workspaceId, key }: ImportKey,
-  work: () => Promise<T>,
+  work: (lease: Lease) => Promise<T>,
 ): Promise<T | undefined> {
   const lock = {
     number: "hashtextextended($1::text || encode($2::bytea, 'hex'), 0)",

@@ -16,8 +16,8 @@ interface LeaseTable {
   holder?: string;
   /** Whether a row without an end is free. By default, such a row has no work. */
   nullIsFree?: boolean;
-  /** Seconds after which no lease ends. A later end was written before the clock was set back, and counts as past. */
-  maxSeconds?: number;
+  /** Maximum milliseconds until an end. A later end was written before the clock was set back, and counts as past. */
+  maxMilliseconds?: number;
   /** SQL of the clock; by default the clock of the machine, which `penstock dev` does not move. */
   clock?: string;
 }
@@ -51,17 +51,16 @@ export function leasesOf({
   until,
   holder,
   nullIsFree = false,
-  maxSeconds,
+  maxMilliseconds,
   clock = 'pg_catalog.statement_timestamp()',
 }: LeaseTable): LeaseSql {
   const end = `${table}.${until}`;
+  const endAfter = (milliseconds: string) => `${clock} + ${milliseconds}::integer * interval '1 millisecond'`;
   const free = [
     `${end} <= ${clock}`,
     ...(nullIsFree ? [`${end} is null`] : []),
-    ...(maxSeconds ? [`${end} > ${clock} + interval '${maxSeconds} seconds'`] : []),
+    ...(maxMilliseconds ? [`${end} > ${endAfter(String(maxMilliseconds))}`] : []),
   ];
-  const endAfter = (milliseconds: string) =>
-    `${clock} + ${milliseconds}::integer * interval '1 millisecond'`;
   const extend = (milliseconds: string) => `${until} = ${endAfter(milliseconds)}`;
   const clearHolder = holder ? `${holder} = null, ` : '';
   return {
@@ -72,8 +71,7 @@ export function leasesOf({
     endAfter,
     take: (milliseconds, lease) => `${holder ? `${holder} = ${lease}::uuid, ` : ''}${extend(milliseconds)}`,
     extend,
-    release: (milliseconds) =>
-      clearHolder + (milliseconds ? extend(milliseconds) : `${until} = ${clock}`),
+    release: (milliseconds) => clearHolder + (milliseconds ? extend(milliseconds) : `${until} = ${clock}`),
     clear: `${clearHolder}${until} = null`,
   };
 }

@@ -127,9 +127,6 @@ const RETENTION_LOCK: AdvisoryLock = {
 };
 
 /** Runs `work` while holding the retention lock. @returns undefined if another process holds it */
-export function holdRetentionLock<T>(
-  pool: Pool,
-  work: (lease: Lease) => Promise<T>,
-): Promise<T | undefined> {
+export function holdRetentionLock<T>(pool: Pool, work: (lease: Lease) => Promise<T>): Promise<T | undefined> {
   return withAdvisoryLock(pool, RETENTION_LOCK, work);
 }

@@ -150,11 +150,7 @@ const endStatement = `
  * Ends an export: the callback was called, or writing or calling has failed permanently with `error`. The
  * files of a failed export expire immediately.
  */
-export async function endExport(
-  pool: Pool,
-  lease: RowLease,
-  error: string | null,
-): Promise<void> {
+export async function endExport(pool: Pool, lease: RowLease, error: string | null): Promise<void> {
   const values = [...rowLeaseValues(lease), error];
   await pool.query({ name: 'end-export', text: endStatement, values });
 }

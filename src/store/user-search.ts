@@ -25,12 +25,12 @@ const MIN_PAUSE_MS = 5000;
 /** Turns take at most one part in so many of the time of one connection: 2 %. */
 const SHARE = 50;
 
-/** Seconds for which a turn has the lease. */
-const LEASE_SECONDS = 60;
+/** Milliseconds for which a turn has the lease. */
+const LEASE_MS = 60_000;
 
 /** Leases of the pass. They are longer than a turn, so that they are not extended. */
 const passLeases = leasesOf({
-  ...{ table: 'user_search_pass', until: 'leased_until', maxSeconds: 10 * LEASE_SECONDS },
+  ...{ table: 'user_search_pass', until: 'leased_until', maxMilliseconds: 10 * LEASE_MS },
 });
 
 /** Updates one row. */
@@ -46,9 +46,12 @@ const endTurnStatement = `
     ${passLeases.release('$5')}
   where ${passLeases.isHeld('$1')}`;
 
-/** Takes the turn of the pass. @returns the position; undefined if the turn or the pause has not ended */
-export async function takeTurn(pool: Pool): Promise<(Position & { lease: string }) | undefined> {
-  const values = [1000 * LEASE_SECONDS];
+/** Takes the turn of the pass for some milliseconds. @returns the position; undefined if the turn or the pause has not ended */
+export async function takeTurn(
+  pool: Pool,
+  milliseconds: number,
+): Promise<(Position & { lease: string }) | undefined> {
+  const values = [milliseconds];
   const { rows } = await pool.query<Position & { lease: string }>({
     ...{ name: 'take-search-turn', text: takeTurnStatement, values },
   });
@@ -182,7 +185,7 @@ export async function indexUsers(
   pool: Pool,
   { turn = TURN_MS }: { turn?: number } = {},
 ): Promise<{ ended: boolean } | undefined> {
-  const turnTaken = await takeTurn(pool);
+  const turnTaken = await takeTurn(pool, LEASE_MS);
   if (!turnTaken) return undefined;
   let position: Position = turnTaken;
   const from = performance.now();
