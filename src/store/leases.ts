@@ -196,7 +196,7 @@ async function takeByWorkspace<Row extends object>(
   return taken;
 }
 
-/** Thrown when a lease is lost. Another process may have the work, whose state must not be changed any more. */
+/** Thrown when a lease is lost. Another process may have the work, so this process must not change its state. */
 export class LeaseLost extends Error {
   override name = 'LeaseLost';
 }

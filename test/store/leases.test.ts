@@ -37,6 +37,8 @@ import { createWorkspace } from '../setup/workspace.ts';
 /** Milliseconds of a lease that does not end during a test. */
 const LONG_MS = 60_000;
 
+const ENDED = { what: 'the end of the lease', deadline: 5000 };
+
 /** Pool of a process; several statements may run at the same time. */
 let pool: Pool;
 let workspaceId: string;
@@ -176,7 +178,7 @@ const cases: Record<string, LeaseCase> = {
 /** Takes a lease that ends immediately, and then the lease of another caller. The first caller is frozen meanwhile. */
 async function takeFromFrozen({ take }: LeaseCase) {
   const frozen = await take(1);
-  const next = await waitUntil(() => take(LONG_MS), { what: 'the end of the lease' });
+  const next = await waitUntil(() => take(LONG_MS), ENDED);
   return { frozen: frozen!, next: next! };
 }
 
@@ -203,13 +205,13 @@ describe.each(Object.entries(cases))('lease of the %s', (_, one) => {
 
   test('is free after its end', async () => {
     await take(1);
-    expect(await waitUntil(() => take(LONG_MS), { what: 'the end of the lease' })).toBeDefined();
+    expect(await waitUntil(() => take(LONG_MS), ENDED)).toBeDefined();
     expect(await take(LONG_MS)).toBeUndefined();
   });
 
   test('is kept after its end until another caller takes it', async () => {
     const held = await take(1);
-    await waitUntil(async () => (await millisecondsLeft(one)) < 0, { what: 'the end of the lease' });
+    await waitUntil(async () => (await millisecondsLeft(one)) < 0, ENDED);
     expect(await held!.write()).toBe(true);
   });
 
