@@ -198,6 +198,14 @@ describe('the audit page', () => {
       expect([query, (await page(scene.operator, `/audit?${query}`)).status]).toEqual([query, 400]);
   });
 
+  test('the page shows details as names and values, and for how long entries are kept', async () => {
+    const id = uuidv7();
+    await write(about(id, { detail: { name: 'crm', changed: ['name', 'url'] } }));
+    const { text } = await page(scene.operator, `/audit?subject=${id}`);
+    expect(text).toContain('<dt>changed</dt><dd>name, url</dd>');
+    expect(text).toContain('Entries are kept for 365 days.');
+  });
+
   test('a search reads a limited number of entries and can be continued', async () => {
     const [rare, name] = [uuidv7(), `${uuidv7()}@example.com`];
     await recordAudit(pool(), { ...actor, name }, [about(rare, { action: 'users.delete' })]);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { duration, pathWith, tree } from '../../src/board/layout.ts';
+import { details } from '../../src/board/pages/audit.ts';
 import { csvOf } from '../../src/board/pages/sync.ts';
 import { html } from '../../src/platform/html.ts';
 
@@ -75,4 +76,26 @@ test('a path contains its non-empty query parameters, encoded', () => {
 test('a CSV line is quoted where needed, and a formula is escaped', () => {
   const row = { number: 7, synced: false, updatedAt: null, reason: 'a "quoted", reason', payload: '{\n}' };
   expect(csvOf({ ...row, identifier: '=cmd()' })).toBe(`7,failed,,'=cmd(),"a ""quoted"", reason","{\n}"\r\n`);
+});
+
+describe('details of an audit entry', () => {
+  const shown = (detail: Parameters<typeof details>[0]) => html`${details(detail)}`.text;
+
+  test('details are names and values, and an entry without details has no list', () => {
+    expect(shown({ name: hostile, count: 2, removed: true })).toBe(
+      `<dl class="details wrap"><div><dt>name</dt><dd>${escaped}</dd></div><div><dt>count</dt><dd>2</dd></div><div><dt>removed</dt><dd>true</dd></div></dl>`,
+    );
+    expect(shown({ changed: ['name', 'schedule'] })).toContain('<dd>name, schedule</dd>');
+    expect(shown({})).toBe('');
+  });
+
+  test('long and nested values are folded and complete', () => {
+    const permissions = Array.from({ length: 38 }, (_, index) => `permission.${index}`);
+    expect(shown({ permissions })).toContain(
+      `<summary>38 elements</summary>${permissions.join(', ')}</details>`,
+    );
+    const text = 'word '.repeat(60);
+    expect(shown({ text })).toContain(`…</summary>${text}</details>`);
+    expect(shown({ from: { name: 'shop' } })).toMatch(/<summary>1 member<\/summary>.*name.*shop/);
+  });
 });

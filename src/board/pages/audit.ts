@@ -1,13 +1,25 @@
 import { DateTime } from 'luxon';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { millisecondsOf } from '../../platform/ids.ts';
+import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
 import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
 import { type AuditRow, type AuditSearch, MAX_SCANNED, searchAudit } from '../../store/audit-list.ts';
 import type { Database } from '../../store/database.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { brief, count, csvLine, empty, moment, nextPage, pathWith, table, uuid } from '../layout.ts';
+import {
+  count,
+  csvLine,
+  cutAtWord,
+  empty,
+  moment,
+  nextPage,
+  pathWith,
+  table,
+  tree,
+  uuid,
+} from '../layout.ts';
 
 const PAGE = 50;
 
@@ -89,7 +101,7 @@ const list: Page<PageServices> = {
       viewer.accountId === undefined ? companiesWith(prisma, given.company) : [],
     ]);
     const body = html`<h1>Audit</h1>
-<p class="lead">Who did what, when and from where, through the console, the command line and SCIM. Kept for AUDIT_DAYS.</p>
+<p class="lead">Who did what, when and from where, through the console, the command line and SCIM. Entries are kept for ${count(services.config.AUDIT_DAYS, 'day')}.</p>
 ${form(given, companies)}
 ${entries(
   rows.map((row) => asSeenBy(viewer, row)),
@@ -149,9 +161,33 @@ function entries(rows: AuditRow[], isCut: boolean): Part {
       html`${row.subjectKind.replaceAll('_', ' ')} ${subjectLink(row.subjectId)}`,
       row.workspace ?? row.workspaceId ?? '',
       html`${row.via.replace('_', ' ')}${row.address !== null && html`<br><span class="faint">${row.address}</span>`}`,
-      html`<span class="wrap json">${Object.keys(row.detail).length === 0 ? '' : brief(row.detail)}</span>`,
+      details(row.detail),
     ]),
   );
+}
+
+/** Maximum length in characters of a value that is not folded. */
+const MAX_SHORT = 60;
+
+/** Renders the details of an entry as names and values. Long and nested values are folded. */
+export function details(detail: AuditRow['detail']): Part {
+  const pairs = Object.entries(detail);
+  if (pairs.length === 0) return undefined;
+  return html`<dl class="details wrap">${pairs.map(([name, value]) => html`<div><dt>${name}</dt><dd>${detailValue(value)}</dd></div>`)}</dl>`;
+}
+
+function detailValue(value: Json): Part {
+  if (typeof value === 'object' && value !== null) {
+    const isFlat = Array.isArray(value) && value.every((one) => one === null || typeof one !== 'object');
+    const line = isFlat ? value.join(', ') : undefined;
+    if (line !== undefined && line.length <= MAX_SHORT) return line;
+    const size = Object.keys(value).length;
+    const summary = Array.isArray(value) ? count(size, 'element') : count(size, 'member');
+    return html`<details><summary>${summary}</summary>${line ?? tree(value)}</details>`;
+  }
+  const text = String(value);
+  if (text.length <= MAX_SHORT) return text;
+  return html`<details><summary>${cutAtWord(text.slice(0, MAX_SHORT))}</summary>${text}</details>`;
 }
 
 const columns = [

@@ -157,6 +157,6 @@ export const retentionSettings = {
       'The number of days for which the audit log is kept: who did what through the console, the command line and SCIM.',
     ...{ default: 365, minimum: 1, maximum: 3650, unit: 'days' },
     example: '730',
-    readBy: ['worker'],
+    readBy: ['worker', 'board'],
   }),
 } as const;
