@@ -109,3 +109,14 @@ test('links of a preference center, or of one user, are revoked after a confirma
   expect(revoked.map(({ subject_kind }) => subject_kind)).toEqual(['center', 'user']);
   expect(await latestAction()).toBe('preference_links.revoke');
 });
+
+test('the table of the history has units in its headings, and no Redis column without Redis', async () => {
+  await scene.recordPast('web-1');
+  const text = await textOf('/history');
+  expect(text).toContain('<th scope="col" class="number">Accepted (objects/s)</th>');
+  expect(text).toMatch(/<td data-label="Postgres \(ms\)" class="number">1<\/td>/);
+  expect(text.match(/<td[^>]*>[\d,.]+ [a-z]/g)).toBeNull();
+  expect(text).not.toContain('Redis (ms)');
+  await scene.query('update fleet_history set redis_ms = 2');
+  expect(await textOf('/history')).toContain('<td data-label="Redis (ms)" class="number">2</td>');
+});

@@ -5,7 +5,7 @@ import type { Pool } from '../../store/database.ts';
 import { lineChart, sparkline } from '../chart.ts';
 import type { Page, PageServices } from '../console.ts';
 import { type Point, type RangeName, rangeNames, readHistory } from '../history.ts';
-import { count, duration, empty, fullTime, pathWith, table } from '../layout.ts';
+import { type Column, count, duration, empty, fullTime, pathWith, table } from '../layout.ts';
 
 /** Formats a number: two decimals below 10, otherwise a whole number. */
 const short = (value: number) =>
@@ -23,7 +23,7 @@ type Figure = Exclude<keyof Point, 'at' | 'lanes'>;
 
 interface Plan {
   name: string;
-  lines: [name: string, figure: Figure][];
+  lines: { name: string; figure: Figure }[];
   show(value: number): string;
   least: number;
 }
@@ -33,31 +33,42 @@ const plans: Plan[] = [
   {
     ...{ name: 'Objects', show: shows.objects, least: 1 },
     lines: [
-      ['Accepted', 'accepted'],
-      ['Applied', 'applied'],
+      { name: 'Accepted', figure: 'accepted' },
+      { name: 'Applied', figure: 'applied' },
     ],
   },
   {
     name: 'Requests refused with 429 or 503',
-    lines: [['Refused', 'refused']],
+    lines: [{ name: 'Refused', figure: 'refused' }],
     show: shows.requests,
     least: 0.1,
   },
-  { name: 'New dead letters', lines: [['Dead letters', 'deadLetters']], show: shows.objects, least: 0.1 },
-  { name: 'Jobs in the lanes', lines: [['Waiting or running', 'waiting']], show: shows.jobs, least: 10 },
-  { name: 'Oldest waiting', lines: [['Oldest', 'oldestSeconds']], show: duration, least: 1 },
-  { name: 'Workers', lines: [['Running', 'workers']], show: shows.workers, least: 1 },
+  {
+    name: 'New dead letters',
+    lines: [{ name: 'Dead letters', figure: 'deadLetters' }],
+    show: shows.objects,
+    least: 0.1,
+  },
+  {
+    name: 'Jobs in the lanes',
+    lines: [{ name: 'Waiting or running', figure: 'waiting' }],
+    show: shows.jobs,
+    least: 10,
+  },
+  { name: 'Oldest waiting', lines: [{ name: 'Oldest', figure: 'oldestSeconds' }], show: duration, least: 1 },
+  { name: 'Workers', lines: [{ name: 'Running', figure: 'workers' }], show: shows.workers, least: 1 },
   {
     ...{ name: 'Response time of the stores', show: shows.milliseconds, least: 5 },
     lines: [
-      ['Postgres', 'postgresMs'],
-      ['Redis', 'redisMs'],
+      { name: 'Postgres', figure: 'postgresMs' },
+      { name: 'Redis', figure: 'redisMs' },
     ],
   },
 ];
 
-/** Whether the range has any value for the figure. If not, this installation does not have it, for example Redis. */
-const isKnown = (points: Point[], figure: Figure) => points.some((point) => point[figure] !== undefined);
+/** Returns the figures that the installation has: without Redis, no point has its response time. */
+const shownFigures = <One extends { figure: Figure }>(all: readonly One[], points: Point[]): One[] =>
+  all.filter(({ figure }) => figure !== 'redisMs' || points.some(({ redisMs }) => redisMs !== undefined));
 
 export function rangeOf(given: string): RangeName {
   return rangeNames.find((name) => name === given) ?? 'hour';
@@ -91,9 +102,10 @@ export async function charts(
   const drawn = plans.map(({ name, lines, show, least }) =>
     lineChart(name, {
       ...{ times, show, minTop: least, axis: range === 'week' ? 'day' : 'time' },
-      lines: lines
-        .filter(([, figure]) => figure !== 'redisMs' || isKnown(points, figure))
-        .map(([line, figure]) => ({ name: line, values: points.map((point) => point[figure]) })),
+      lines: shownFigures(lines, points).map((line) => ({
+        name: line.name,
+        values: points.map((point) => point[line.figure]),
+      })),
     }),
   );
   return html`<div class="charts">${drawn}</div>
@@ -131,8 +143,18 @@ function lanesOf(points: Point[], range: RangeName): Part {
   );
 }
 
-const format = (value: number | undefined, show: (value: number) => string) =>
-  value === undefined ? '' : show(value);
+/** Columns of the table. The unit is in the heading, so that cells are numbers only. */
+const figureColumns: { name: string; figure: Figure }[] = [
+  { name: 'Accepted (objects/s)', figure: 'accepted' },
+  { name: 'Applied (objects/s)', figure: 'applied' },
+  { name: 'Refused (requests/s)', figure: 'refused' },
+  { name: 'Dead letters (objects/s)', figure: 'deadLetters' },
+  { name: 'Jobs', figure: 'waiting' },
+  { name: 'Oldest (s)', figure: 'oldestSeconds' },
+  { name: 'Workers', figure: 'workers' },
+  { name: 'Postgres (ms)', figure: 'postgresMs' },
+  { name: 'Redis (ms)', figure: 'redisMs' },
+];
 
 const list: Page<PageServices> = {
   method: 'get',
@@ -142,9 +164,9 @@ const list: Page<PageServices> = {
     const range = rangeOf(query('range'));
     const points = await readHistory(services.database.pool, range);
     const recorded = points.filter(({ workers }) => workers !== undefined).reverse();
-    const number = (name: string) => ({ name, number: true }) as const;
+    const shown = shownFigures(figureColumns, points);
     const body = html`<h1>History</h1>
-<p class="lead">The values of the charts of <a href="${pathWith('/', { range })}">Health</a>, latest first. An empty cell has no data. Times are in the time zone <span data-zone>UTC</span>.</p>
+<p class="lead">The values of the charts of <a href="${pathWith('/', { range })}">Health</a>, latest first. Refused requests got 429 or 503. An empty cell has no data. Times are in the time zone <span data-zone>UTC</span>.</p>
 ${rangeTabs('/history', range)}
 ${
   recorded.length === 0
@@ -154,31 +176,13 @@ ${
       )
     : table(
         `The last ${range}`,
-        [
-          'From',
-          ...[
-            'Accepted',
-            'Applied',
-            'Refused with 429 or 503',
-            'Dead letters',
-            'Jobs',
-            'Oldest',
-            'Workers',
-            'Postgres',
-            'Redis',
-          ].map(number),
-        ],
+        ['From', ...shown.map(({ name }): Column => ({ name, number: true }))],
         recorded.map((point) => [
           fullTime(new Date(point.at)),
-          format(point.accepted, shows.objects),
-          format(point.applied, shows.objects),
-          format(point.refused, shows.requests),
-          format(point.deadLetters, shows.objects),
-          format(point.waiting, grouped),
-          format(point.oldestSeconds, duration),
-          format(point.workers, String),
-          format(point.postgresMs, shows.milliseconds),
-          format(point.redisMs, shows.milliseconds),
+          ...shown.map(({ figure }) => {
+            const value = point[figure];
+            return value === undefined ? '' : short(value);
+          }),
         ]),
       )
 }`;
