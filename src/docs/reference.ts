@@ -107,7 +107,10 @@ ${Object.entries(responses).map(([status, answer]) => answerOf(Number(status), a
 ${trialOf(operation, type, body?.example)}`;
 }
 
-/** Returns the text of the page, for the search. */
+/** Matches the ids of the operations that share a limit. Each of them is named on many pages. */
+const SHARED_WITH = /, shared with [\w.]+(?:, [\w.]+)*/;
+
+/** Returns the text of the page, for the search, without the operations that share its limit. */
 export function textOf({
   method,
   route,
@@ -118,7 +121,7 @@ export function textOf({
 }: Operation): string {
   const bodies = Object.values(requestBody?.content ?? {}).map(({ schema }) => namesIn(schema).join(' '));
   const names = parameters.map(({ name }) => name).join(' ');
-  return `${method} ${route} ${operationId}. ${description.replace(/[`*]/g, '')} ${names} ${bodies[0] ?? ''}`;
+  return `${method} ${route} ${operationId}. ${description.replace(SHARED_WITH, '.').replace(/[`*]/g, '')} ${names} ${bodies[0] ?? ''}`;
 }
 
 function namesIn(schema: Schema): string[] {

@@ -114,6 +114,7 @@ export function createSite(document: Document): Site {
       title: `${operation.method} ${operation.route}`,
       heading: operation.summary,
       path: operationPath(operation),
+      operation: operation.operationId,
       text: textOf(operation),
     }));
     for (const guide of guides) {
@@ -198,6 +199,8 @@ interface Found {
   /** Path of the page, with the anchor of the heading. */
   path: string;
   text: string;
+  /** Id of the operation, for example `email.unsubscribe`. */
+  operation?: string;
   /** Tasks for which docs/README.md names the page. */
   tasks?: string;
 }
@@ -222,10 +225,10 @@ const COMMON = new Set(
  */
 export async function createSearch(parts: readonly Found[]): Promise<Search> {
   const index = new MiniSearch<Found & { id: number }>({
-    fields: ['title', 'heading', 'text', 'tasks'],
+    fields: ['title', 'heading', 'operation', 'text', 'tasks'],
     processTerm: (term) => (COMMON.has(term.toLowerCase()) ? null : term.toLowerCase()),
     searchOptions: {
-      boost: { tasks: 6, heading: 4, title: 2 },
+      boost: { tasks: 6, heading: 4, operation: 4, title: 2 },
       prefix: (word) => word.length > 2,
       fuzzy: (word) => (word.length > 4 ? 0.2 : false),
       combineWith: 'AND',

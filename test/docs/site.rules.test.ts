@@ -199,6 +199,8 @@ describe('the search', () => {
     ['file format of exports', 'file-formats'],
     ['order in which objects take effect', 'ordering'],
     ['noisy workspace', 'fairness'],
+    ['set subscription states', 'subscriptions'],
+    ['unsubscribe users', 'subscriptions'],
   ])('finds the page of the task "%s" among the first three', async (task, name) => {
     const results = /<ol class="results">(.*)/s.exec(await site.search(task))?.[1] ?? '';
     const first = [...results.matchAll(/href="\/docs\/guides\/([\w-]+)/g)].slice(0, 3);
@@ -222,6 +224,16 @@ describe('the search', () => {
     ['how many machines do I need', '/docs/calculator'],
   ])('finds %s among guides and reference', async (query, page) => {
     expect((await find(query)).slice(0, 10).join('\n')).toContain(page);
+  });
+
+  test('finds the operation and the guide of a word before pages that share a limit', async () => {
+    const found = await find('unsubscribe');
+    expect(found.slice(0, 2).sort()).toEqual([
+      '/docs/guides/subscriptions',
+      '/docs/reference/email.unsubscribe',
+    ]);
+    expect(found).not.toContain('/docs/reference/segments.details');
+    expect(await site.search('unsubscribe')).not.toContain('email.status, email.blocklist');
   });
 
   test('reports an empty result, and shows the query as text', async () => {
