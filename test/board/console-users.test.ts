@@ -165,7 +165,7 @@ describe('users', () => {
       const owner = n % 10 === 0 ? merged : id;
       if (n % 7 === 0)
         await scene.query(
-          `insert into purchases values ($1, $2, $3, $4, 'EUR', 9.99, 2, now() - $5 * interval '1 hour', null, null)`,
+          `insert into purchases values ($1, $2, $3, $4, 'EUR', 9.995, 2, now() - $5 * interval '1 hour', null, null)`,
           ...[scene.shop, deed, owner, `deed-${n}-`, n],
         );
       else
@@ -179,6 +179,7 @@ describe('users', () => {
     for (let turn = 0; path && turn < 5; turn++) {
       const { status, text } = await page(scene.operator, path);
       expect(status).toBe(200);
+      expect(text).toContain('2 × <span title="9.995 EUR">10.00 EUR</span>');
       seen.push(...[...text.matchAll(/deed-\d+-/g)].map(([name]) => name));
       path = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
     }

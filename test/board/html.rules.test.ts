@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { duration, pathWith, tree } from '../../src/board/layout.ts';
+import { money } from '../../src/board/money.ts';
 import { details } from '../../src/board/pages/audit.ts';
 import { csvOf } from '../../src/board/pages/sync.ts';
 import { html } from '../../src/platform/html.ts';
@@ -98,4 +99,13 @@ describe('details of an audit entry', () => {
     expect(shown({ text })).toContain(`…</summary>${text}</details>`);
     expect(shown({ from: { name: 'shop' } })).toMatch(/<summary>1 member<\/summary>.*name.*shop/);
   });
+});
+
+test('money has the decimals of its currency, and the exact amount in the title if it is rounded', () => {
+  expect(money(3697, 'JPY').text).toBe('<span>3,697 JPY</span>');
+  expect(money('12.5', 'USD').text).toBe('<span>12.50 USD</span>');
+  expect(money(-1234.5, 'KWD').text).toBe('<span>-1,234.500 KWD</span>');
+  expect(money('369.7', 'JPY').text).toBe('<span title="369.7 JPY">370 JPY</span>');
+  expect(money('12345678901234567890.25', 'EUR').text).toContain('12,345,678,901,234,567,890.25 EUR');
+  expect(money(1, hostile).text).toBe(`1 ${escaped}`);
 });

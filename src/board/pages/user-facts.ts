@@ -6,6 +6,7 @@ import { columnsWith } from '../../profile/standard-columns.ts';
 import type { StoredUser } from '../../store/export.ts';
 import { MAX_MERGED, type MergedProfile } from '../../store/timeline.ts';
 import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
+import { money } from '../money.ts';
 import { pendingNote, type UserChange } from './user-change.ts';
 import { shownExternalId } from './users.ts';
 
@@ -161,11 +162,14 @@ export function summaries(user: StoredUser, slice: Slice): Part {
   if (all.length === 0) return empty('Nothing yet', 'Events and purchases are counted by their name here.');
   all.sort((one, other) => (one.last < other.last ? 1 : -1));
   const { shown, pager } = sliceOf(all, slice);
-  const revenue = Object.entries(user.revenue ?? {}).map(([currency, sum]) => `${sum} ${currency}`);
+  const revenue = Object.entries(user.revenue ?? {}).map(([currency, sum], index) => [
+    index > 0 && ', ',
+    money(sum, currency),
+  ]);
   return html`${table(
     'Totals',
     ['Kind', 'Name', { name: 'Times', number: true }, 'First', 'Last'],
     shown.map((one) => [one.kind, one.name, count(one.count, '', ''), moment(one.first), moment(one.last)]),
-  )}${revenue.length > 0 && html`<p class="pager">Revenue: ${revenue.join(', ')}</p>`}
+  )}${revenue.length > 0 && html`<p class="pager">Revenue: ${revenue}</p>`}
 ${pager}`;
 }

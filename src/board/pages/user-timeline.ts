@@ -24,6 +24,7 @@ import {
 import type { Viewer } from '../access.ts';
 import { PageError } from '../console.ts';
 import { badge, count, empty, MASK, mayOpen, moment, nextPage, pathWith, table, tree } from '../layout.ts';
+import { money } from '../money.ts';
 import { asSeenBy } from './audit.ts';
 import type { Seen } from './find-user.ts';
 import { shownExternalId } from './users.ts';
@@ -299,7 +300,7 @@ function rowOf(entry: Entry, { activity, authors, pii, viewer, workspaceId }: Sh
 }
 
 function activityRow(deed: TimelineEntry, pii: boolean): Part[] {
-  const price = deed.kind === 'purchase' && `${deed.quantity} × ${deed.price} ${deed.currency}`;
+  const price = deed.kind === 'purchase' && html`${deed.quantity} × ${money(deed.price!, deed.currency!)}`;
   const inner = deed.properties;
   const size = typeof inner === 'object' && inner !== null ? Object.keys(inner).length : 0;
   return [
