@@ -1,4 +1,4 @@
-import { type Identifier, toProfileId } from '../profile/identifier.ts';
+import { type Identifier, toProfileId, toServiceId } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { AuditEntry } from './audit.ts';
 import type { Connection, Pool } from './database.ts';
@@ -49,6 +49,15 @@ export function identifierText(identifier: Identifier): string {
   }
   if ('service_id' in identifier) return `s:${toProfileId(identifier.service_id)}`;
   return 'email' in identifier ? `e:${identifier.email}` : `p:${identifier.phone}`;
+}
+
+/** Returns the value of an encoded identifier: the name of an alias, and a service id as clients know it. */
+export function valueOfIdentifier(text: string): string {
+  const value = text.slice(2);
+  if (text.startsWith('s:')) return toServiceId(value);
+  if (!text.startsWith('a:')) return value;
+  const [head, bytes] = /^(\d+):/.exec(value)!;
+  return Buffer.from(value.slice(head.length)).subarray(Number(bytes)).toString();
 }
 
 /** Id of a dead letter, and its workspace. */

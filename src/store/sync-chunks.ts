@@ -251,6 +251,8 @@ export interface ListedRowError {
   synced: boolean;
   updatedAt: string | null;
   identifier: string | null;
+  /** Valid identifiers of the row, in the format of `identifierText`. */
+  identifiers: string[];
   reason: string;
   payload: string | null;
 }
@@ -258,7 +260,8 @@ export interface ListedRowError {
 /** Reads by primary key, through the view that excludes rows of deleted users. */
 const selectRowErrorsStatement = `
   select
-    errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.reason, errors.payload
+    errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.identifiers,
+    errors.reason, errors.payload
   from kept_row_errors as errors
   where errors.workspace_id = $4::uuid and errors.job_id = $1::uuid and errors.number > $2::bigint
   order by errors.job_id, errors.number

@@ -75,7 +75,14 @@ test('a path contains its non-empty query parameters, encoded', () => {
 });
 
 test('a CSV line is quoted where needed, and a formula is escaped', () => {
-  const row = { number: 7, synced: false, updatedAt: null, reason: 'a "quoted", reason', payload: '{\n}' };
+  const row = {
+    number: 7,
+    synced: false,
+    updatedAt: null,
+    reason: 'a "quoted", reason',
+    payload: '{\n}',
+    identifiers: [],
+  };
   expect(csvOf({ ...row, identifier: '=cmd()' })).toBe(`7,failed,,'=cmd(),"a ""quoted"", reason","{\n}"\r\n`);
 });
 

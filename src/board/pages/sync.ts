@@ -5,11 +5,12 @@ import { takePage } from '../../platform/paging.ts';
 import { isUuid } from '../../profile/values.ts';
 import { rowErrorColumns, runColumns } from '../../resources/runs.ts';
 import { recordAudit } from '../../store/audit.ts';
+import { valueOfIdentifier } from '../../store/dead-letters.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
 import { type ListedRowError, selectRowErrors } from '../../store/sync-chunks.ts';
 import { type SelectedRun, selectRuns } from '../../store/sync-lists.ts';
 import { lacking, type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { count, csvLine, duration, empty, fullTime, MASK, moment, nextPage } from '../layout.ts';
+import { count, csvLine, duration, empty, fullTime, MASK, moment, nextPage, pathWith } from '../layout.ts';
 import { described, describedFacts, type Extras } from '../resource-pages.ts';
 import { runCharts } from './syncs.ts';
 
@@ -85,18 +86,38 @@ const showRun: Page<PageServices> = {
     const body = html`<p><a href="/syncs/${integration.id}">${integration.name}</a></p><h1>Run of ${run.startedAt ? fullTime(run.startedAt) : moment(null)}</h1>
 <div class="card">${describedFacts(runColumns, run)}</div>
 <h2>Failed rows and rows with a warning</h2>
-${rowsOf(rows, { pii, self })}
+${rowsOf(rows, { pii, self, ...(viewer.can('users', integration.workspaceId) && { workspaceId: integration.workspaceId }) })}
 ${next !== null && nextPage(self, { after: next })}`;
     return { title: `Run of ${integration.name}`, body };
   },
 };
 
-function rowsOf(rows: ListedRowError[], { pii, self }: { pii: boolean; self: string }): Part {
+interface RowsPlace {
+  pii: boolean;
+  /** Path of the run. */
+  self: string;
+  /** Workspace of the users that identifiers link to; absent if the viewer may not see its users. */
+  workspaceId?: string;
+}
+
+function rowsOf(rows: ListedRowError[], { pii, self, workspaceId }: RowsPlace): Part {
   if (rows.length === 0)
     return empty('None', 'Rows are kept here for 30 days with the reason for which they failed.');
   const mask = (value: string | null) => (value === null ? null : pii ? value : MASK);
   const masked = rows.map((row) => ({ ...row, identifier: mask(row.identifier), reason: mask(row.reason)! }));
-  return html`${pii && html`<p class="actions"><a class="button" href="${self}/rows.csv">Download as CSV</a></p>`}${described('Rows', rowErrorColumns, { rows: masked })}`;
+  const linked = ({ identifier, identifiers: [first] }: ListedRowError) => ({
+    text: identifier ?? '',
+    ...(first !== undefined && {
+      href: pathWith('/users', { q: valueOfIdentifier(first), workspace: workspaceId }),
+    }),
+  });
+  const columns =
+    pii && workspaceId !== undefined
+      ? rowErrorColumns.map((column) =>
+          column.name === 'identifier' ? { ...column, shown: linked } : column,
+        )
+      : rowErrorColumns;
+  return html`${pii && html`<p class="actions"><a class="button" href="${self}/rows.csv">Download as CSV</a></p>`}${described('Rows', columns, { rows: masked })}`;
 }
 
 const download: Page<PageServices> = {
