@@ -1,5 +1,11 @@
 import { type Html, html, type Part } from '../platform/html.ts';
-import type { BoxGroup, Field, Fields, SecretSource } from '../resources/fields.ts';
+import {
+  type BoxGroup,
+  type Field,
+  type Fields,
+  MAX_SUGGESTIONS,
+  type SecretSource,
+} from '../resources/fields.ts';
 import { InvalidValue, Refusal } from '../resources/refusal.ts';
 import type { Visit } from './console.ts';
 
@@ -202,6 +208,14 @@ function formField(
     case 'secret':
       return html`<label>${title} <input type="password" name="${key}" autocomplete="off"${marks}>${hint}</label>`;
     default:
+      if (field.listed && suggestions && suggestions.length > 0 && suggestions.length < MAX_SUGGESTIONS) {
+        // A value that was sent stays visible, for example the id of a workspace.
+        const listed = value === '' || suggestions.includes(value) ? suggestions : [...suggestions, value];
+        // The rule is about the command line.
+        return html`<label>${title} <select name="${key}"${marks}><option value="">${field.listed.unset}</option>${listed.map(
+          (one) => html`<option value="${one}"${one === value && html` selected`}>${one}</option>`,
+        )}</select><span class="hint" id="${id}-hint">${error}</span></label>`;
+      }
       return html`<label>${title} <input name="${key}" value="${value}" maxlength="${control.maxLength}" placeholder="${control.placeholder}"${suggestions && html` list="${id}-list"`} autocomplete="off"${marks}>${hint}</label>${suggestions && html`<datalist id="${id}-list">${suggestions.map((one) => html`<option value="${one}"></option>`)}</datalist>`}`;
   }
 }

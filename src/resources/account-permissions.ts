@@ -1,5 +1,6 @@
 import { byNameOrId } from '../store/name-or-id.ts';
 import { type AppGroup, type GroupGrant, grantGroups } from '../store/permission-sets.ts';
+import { MAX_SUGGESTIONS } from './fields.ts';
 import { Refusal } from './refusal.ts';
 import type { Context } from './resource.ts';
 
@@ -27,9 +28,6 @@ export interface Account {
 
 /** Maximum number of workspaces per account and of teams per workspace, as in SCIM. */
 const MAX_GROUPS = 500;
-
-/** Maximum number of suggestions for a field. Other names can be typed. */
-const MAX_SUGGESTIONS = 200;
 
 type Changed = Pick<GroupGrant, 'appGroups' | 'gives' | 'workspaceId' | 'detail'>;
 

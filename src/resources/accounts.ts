@@ -22,7 +22,17 @@ import {
   workspaceOf,
 } from './account-permissions.ts';
 import { accountRoleNames, accountRoles } from './account-roles.ts';
-import { choice, commandOnly, names, optional, plainBoxes, readName, readNames, text } from './fields.ts';
+import {
+  choice,
+  commandOnly,
+  listedIn,
+  names,
+  optional,
+  plainBoxes,
+  readName,
+  readNames,
+  text,
+} from './fields.ts';
 import { InvalidValue, Refusal, refuseTaken } from './refusal.ts';
 import {
   action,
@@ -123,9 +133,12 @@ function invitationOf(
   };
 }
 
-const workspaceField = text(
-  { label: 'In the workspace', help: 'name or id of a workspace of the company', value: 'workspace' },
-  (given) => given,
+const workspaceField = listedIn(
+  'Choose a workspace',
+  text(
+    { label: 'In the workspace', help: 'name or id of a workspace of the company', value: 'workspace' },
+    (given) => given,
+  ),
 );
 
 const teamField = text({ label: 'Team', help: 'name or id of the team', value: 'team' }, (given) => given);
@@ -346,11 +359,14 @@ export const accounts = describeResource<Account>({
           },
         ),
       ),
-      workspace: optional({
-        ...workspaceField,
-        label: 'Workspace of the role',
-        help: 'name or id of a workspace of the company (default: the only workspace)',
-      }),
+      workspace: listedIn(
+        'None, or the only workspace of the company',
+        optional({
+          ...workspaceField,
+          label: 'Workspace of the role',
+          help: 'name or id of a workspace of the company (default: the only workspace)',
+        }),
+      ),
       board_url: boardUrl,
     },
     suggestions: (context, { id }) => suggestedNames(context, { companyId: id }),

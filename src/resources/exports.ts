@@ -8,7 +8,7 @@ import {
   requestSegmentExport,
   type ShownExport as StoredExport,
 } from '../store/segment-exports.ts';
-import { listOf, text, withDefault } from './fields.ts';
+import { listOf, MAX_SUGGESTIONS, text, withDefault } from './fields.ts';
 import { Refusal } from './refusal.ts';
 import { creation, describeResource, iso, readById, type Shown } from './resource.ts';
 
@@ -33,9 +33,6 @@ function callbackOf({ callback, toldAt, state, lastError }: ShownExport): Shown 
     ? { badge: 'not reached', tone: 'warn', text: host }
     : { text: host };
 }
-
-/** Maximum number of suggested segments. Other names can be typed. */
-const MAX_SUGGESTIONS = 200;
 
 /** Maximum length of the list of fields in characters. */
 const MAX_FIELDS_LENGTH = 5000;

@@ -49,6 +49,11 @@ export interface Field<T> {
   isExact?: boolean;
   /** Part of the form to which the field belongs, for example one of several destinations. A form submits one part. */
   part?: string;
+  /**
+   * The form offers the suggestions of the text field as a list, of which one is chosen. `unset` is the text of the first
+   * entry, which has no value. With MAX_SUGGESTIONS or more, or none, the value is typed.
+   */
+  listed?: { unset: string };
   /** Whether only the command line has the field. */
   isCommandOnly?: boolean;
   /** @throws {InvalidValue} stating the rule */
@@ -66,6 +71,9 @@ interface Words {
   help: string;
   value?: string;
 }
+
+/** Maximum number of suggestions for a field. Other values can be typed. */
+export const MAX_SUGGESTIONS = 200;
 
 /** The largest value of a Postgres integer. */
 const MAX_INTEGER = 2_147_483_647;
@@ -92,6 +100,11 @@ export function withDefault<T>(field: Field<T>, fallback: T): Field<T> {
 /** Shows a field only while its part of the form is chosen. */
 export function inPart<T>(part: string, field: Field<T>): Field<T> {
   return { ...field, part };
+}
+
+/** Offers the suggestions of a text field as a list. @param unset text of the entry without a value */
+export function listedIn<T>(unset: string, field: Field<T>): Field<T> {
+  return { ...field, listed: { unset } };
 }
 
 /** Omits a field from the console. */

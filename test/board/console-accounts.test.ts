@@ -49,6 +49,7 @@ test('an invitation is shown once, works, and can be revoked before it is accept
 test('an invitation with a role gives its permissions in the workspace', async () => {
   const form = await page(admin, '/accounts');
   expect(form.text).toContain('Viewer: sees users with masked values');
+  expect(form.text).toMatch(/<select name="workspace".*<option value="shop">shop<\/option>/s);
   const given = { company: DEFAULT_COMPANY, given_name: 'Grace', family_name: 'Hopper' };
   const sent = { ...given, email: `${uuidv7()}@example.com`, role: 'viewer' };
   const unnamed = await post(admin, '/accounts', sent);

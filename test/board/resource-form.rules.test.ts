@@ -1,7 +1,16 @@
 import { expect, test } from 'vitest';
-import { filterFields, readForm } from '../../src/board/resource-form.ts';
+import { filterFields, formFields, readForm } from '../../src/board/resource-form.ts';
 import { html } from '../../src/platform/html.ts';
-import { choice, optional, type SecretSource, secret, text, time } from '../../src/resources/fields.ts';
+import {
+  choice,
+  listedIn,
+  MAX_SUGGESTIONS,
+  optional,
+  type SecretSource,
+  secret,
+  text,
+  time,
+} from '../../src/resources/fields.ts';
 
 const fields = {
   at: time({ label: 'Time', help: 'time' }),
@@ -46,4 +55,25 @@ test('a form treats white space as an empty value, and an empty secret as missin
   expect(values.user).toBeUndefined();
   expect((values.secret as SecretSource).isGiven).toBe(false);
   await expect((values.secret as SecretSource).read('Secret')).rejects.toThrow('a secret is required');
+});
+
+test('a listed field is a select of its suggestions, and a text field if they may be incomplete', () => {
+  const workspace = listedIn('Choose a workspace', text({ label: 'Workspace', help: 'name' }, String));
+  const render = (suggestions: string[], given?: string) =>
+    html`${formFields(
+      { workspace },
+      {
+        ...{ id: 'create', suggestions: { workspace: suggestions } },
+        sent: given === undefined ? undefined : { given: { workspace: [given] }, problems: {} },
+      },
+    )}`.text;
+  const shown = render(['shop', 'school'], 'school');
+  expect(shown).toMatch(
+    /<select name="workspace"[^>]* required><option value="">Choose a workspace<\/option>/,
+  );
+  expect(shown).toContain('<option value="school" selected>school</option>');
+  // A value that was sent is kept, for example the id of a workspace.
+  expect(render(['shop'], 'an id')).toContain('<option value="an id" selected>an id</option>');
+  const many = Array.from({ length: MAX_SUGGESTIONS }, (_, index) => `shop-${index}`);
+  for (const suggestions of [many, []]) expect(render(suggestions)).toContain('<input name="workspace"');
 });
