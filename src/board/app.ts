@@ -76,7 +76,7 @@ const ofConsole = securityHeaders({
   baseUri: ["'none'"],
 });
 
-/** Headers of Bull Board. Its components need inline styles. Its web fonts stay blocked. */
+/** Headers of Bull Board. Its components need inline styles. */
 const ofQueues = securityHeaders({
   defaultSrc: ["'self'"],
   styleSrc: ["'self'", "'unsafe-inline'"],

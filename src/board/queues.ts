@@ -2,7 +2,7 @@ import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import type { BeforeHook } from '@bull-board/api/typings/app';
 import { ExpressAdapter } from '@bull-board/express';
-import type { Express } from 'express';
+import type { Express, NextFunction, Request, Response } from 'express';
 import { SYNC_QUEUE } from '../jobs/catalog.ts';
 import { type AcceptedObject, requestIndexesOf } from '../jobs/envelope.ts';
 import type { Queue } from '../queue/bullmq.ts';
@@ -141,7 +141,7 @@ export function createQueueBoard(
     const Adapter = whole ? BullMQAdapter : WithoutReasons;
     const adapterOf = (queue: Queue, about: { displayName: string; description: string }) =>
       new Adapter(queue, { ...about, readOnlyMode: true });
-    const server = new LossAdapter();
+    const server = new ConsoleAdapter();
     server.setBasePath(QUEUES_PATH);
     const router = server.getRouter() as Express;
     router.disable('x-powered-by');
@@ -174,7 +174,7 @@ export function createQueueBoard(
       options: {
         handlerHooks: { before: refuseChanges },
         uiConfig: {
-          boardTitle: 'Penstock queues',
+          boardTitle: 'Queues',
           sortQueues: false,
           hideDocsLink: true,
           theme: { light: themeOf('light'), dark: themeOf('dark') },
@@ -199,17 +199,44 @@ export function createQueueBoard(
 }
 
 type UiConfig = Parameters<ExpressAdapter['setUIConfig']>[0];
+type EntryRoute = Parameters<ExpressAdapter['setEntryRoute']>[0];
+
+/** Matches the style sheets of other hosts in Bull Board's page. The console allows none, and the theme names local fonts. */
+const FOREIGN_STYLES = /<link\b[^>]*\bhref="https?:[^>]*>\s*/g;
 
 /**
- * Bull Board's adapter for Express, with the current data loss on each page. Bull Board takes its settings only once, so
- * they are set again per request.
+ * Link to the console after the title in the header of each page. Bull Board itself offers it only in a menu. The
+ * properties are those of Bull Board's style sheet.
  */
-class LossAdapter extends ExpressAdapter {
+const WAY_BACK = `<style>
+.to-console{position:fixed;z-index:100;left:7.9rem;top:calc(var(--header-offset) - var(--header-height) + 1.45rem);font:500 .8125rem var(--font-sans);color:var(--primary)}
+@media (max-width:768px){.to-console{left:7.25rem;top:calc(var(--header-offset) - var(--header-height) + .95rem)}}
+</style>
+<a class="to-console" href="/">Back to the console</a>
+`;
+
+/**
+ * Bull Board's adapter for Express, with a link to the console, without style sheets of other hosts, and with the current
+ * data loss on each page. Bull Board takes its settings only once, so they are set again per request.
+ */
+class ConsoleAdapter extends ExpressAdapter {
   #settings: UiConfig = {};
 
   override setUIConfig(settings: UiConfig = {}) {
     this.#settings = settings;
     return super.setUIConfig(settings);
+  }
+
+  override setEntryRoute({ method, route, handler }: EntryRoute) {
+    const router = this.getRouter() as Express;
+    router[method](route, (_request: Request, response: Response, next: NextFunction) => {
+      const { name, params } = handler({ basePath: this.basePath, uiConfig: this.uiConfig });
+      response.render(name, params, (error: Error | null, page: string) => {
+        if (error) next(error);
+        else response.send(page.replace(FOREIGN_STYLES, '').replace('<div id="root">', `${WAY_BACK}$&`));
+      });
+    });
+    return this;
   }
 
   /** @param label text at the top of each page; undefined: no text */
