@@ -5,6 +5,13 @@ import { signIn } from './browser-console.ts';
 import { type Console, openConsole } from './console-scene.ts';
 import { read } from './installation.ts';
 
+/** Returns the width beside the last figure and the last chart in pixels. */
+const LEFT_OVER = `['.figures', '.charts'].map((list) => {
+  const box = document.querySelector(list);
+  const [all, last] = [box, box.lastElementChild].map((one) => one.getBoundingClientRect());
+  return Math.round(all.right - last.right);
+})`;
+
 describe('live updates, previews and keyboard use in a browser', () => {
   let scene: Console;
   let browser: BrowserContext;
@@ -29,6 +36,11 @@ describe('live updates, previews and keyboard use in a browser', () => {
     await page.getByText('· live').waitFor();
     const charts = page.locator('[data-live=charts] figure');
     expect(await charts.count()).toBe(7);
+    for (const width of [1440, 800, 390]) {
+      await page.setViewportSize({ width, height: 800 });
+      // The last figure and the last chart end at the right edge.
+      expect([width, await page.evaluate(LEFT_OVER)]).toEqual([width, [0, 0]]);
+    }
     await page.getByRole('link', { name: 'Last week' }).focus();
     await page.evaluate(`document.querySelector('[data-live=lanes] table').kept = true`);
     // A problem that appears above moves the page; what is looked at stays where it is on the screen.

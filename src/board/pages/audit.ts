@@ -140,7 +140,7 @@ ${
 /** Renders the subject of an entry as a link to all entries about it. */
 function subjectLink(id: string): Html {
   const href = pathWith('/audit', { subject: id });
-  return isUuid(id) ? uuid(id, href) : html`<a class="id" href="${href}">${id}</a>`;
+  return isUuid(id) ? uuid(id, href) : html`<a class="id narrow" href="${href}">${id}</a>`;
 }
 
 function entries(rows: AuditRow[], isCut: boolean): Part {
@@ -156,11 +156,11 @@ function entries(rows: AuditRow[], isCut: boolean): Part {
     ['When', 'Who', 'What', 'Done to', 'Workspace', 'Through', 'Detail'],
     rows.map((row) => [
       moment(row.at),
-      html`<span class="wrap">${row.actorName || row.actorKind}</span>`,
-      html`<code>${row.action}</code>`,
+      html`<span class="wrap narrow">${row.actorName || row.actorKind}</span>`,
+      html`<code class="wrap narrow">${row.action}</code>`,
       html`${row.subjectKind.replaceAll('_', ' ')} ${subjectLink(row.subjectId)}`,
-      row.workspace ?? row.workspaceId ?? '',
-      html`${row.via.replace('_', ' ')}${row.address !== null && html`<br><span class="faint">${row.address}</span>`}`,
+      html`<span class="wrap narrow">${row.workspace ?? row.workspaceId}</span>`,
+      html`${row.via.replace('_', ' ')}${row.address !== null && html`<br><span class="faint wrap narrow">${row.address}</span>`}`,
       details(row.detail),
     ]),
   );
