@@ -55,7 +55,7 @@ export const workChecks: readonly Check[] = [
       deadLetters && deadLetters.count > 0
         ? [
             {
-              sentence: `${deadLetters.isMore ? 'More than ' : ''}${count(deadLetters.count, 'dead letter')} ${deadLetters.count === 1 ? 'waits' : 'wait'} for an operator.`,
+              sentence: `${deadLetters.isMore ? 'More than ' : ''}${count(deadLetters.count, 'dead letter')} ${deadLetters.count === 1 ? 'needs' : 'need'} attention.`,
               since: deadLetters.since ?? undefined,
             },
           ]

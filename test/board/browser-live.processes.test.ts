@@ -50,7 +50,7 @@ describe('live updates, previews and keyboard use in a browser', () => {
     const before = Number(await deadLetters.textContent());
     await letterIn(shop, { reason: 'while somebody looks' });
     await page
-      .getByText(`${before + 1} dead letters wait for an operator`)
+      .getByText(`${before + 1} dead letters need attention`)
       .or(deadLetters.getByText(String(before + 1)))
       .first()
       .waitFor();

@@ -499,7 +499,7 @@ const rows: CaseRow[] = [
       { deadLetters: { count: 1, isMore: false, since: at } },
       'dead-letters',
       'warning',
-      /^1 dead letter waits for an operator\.$/,
+      /^1 dead letter needs attention\.$/,
     ],
   ] as CaseRow[]),
 ];

@@ -50,7 +50,7 @@ test('failed dead letters, streams, syncs, exports and imports are listed with t
     [workspace.id],
   );
   const wanted: [RegExp, RegExp][] = [
-    [/^3 dead letters wait for an operator/, /^\/dead-letters/],
+    [/^3 dead letters need attention/, /^\/dead-letters/],
     [/^The stream crm \(\S+\) has failed 18 times in a row and is [^:]+ behind: HTTP 500/, /^\/streams/],
     [/^The last run of warehouse \(\S+\) ended as partial: 7 rows failed/, /^\/syncs/],
     [/^A segment export of \S+ \(\S+\) failed: no such bucket/, /^\/exports/],
