@@ -131,7 +131,7 @@ export async function seedHistory({ pool }: Installation): Promise<void> {
   const failures = [
     ['events', 'new row for relation "events" violates check constraint "order_has_total"', 6],
     ['purchases', 'numeric field overflow', 3],
-    ['attributes', 'the custom attributes of the user would be too large', 2],
+    ['attributes', 'custom attributes of this user would exceed 256 KiB', 2],
   ] as const;
   const rows = failures.flatMap(([kind, reason, times]) =>
     Array.from({ length: times }, (_, index) => {

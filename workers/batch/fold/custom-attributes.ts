@@ -1,18 +1,19 @@
 import type { AcceptedAttributes } from '../../../src/jobs/envelope.ts';
 import type { AttributeChange } from '../../../src/profile/attribute-rule.ts';
-import {
-  attributeBytes,
-  COUNTED,
-  customBytes,
-  MAX_CUSTOM_BYTES,
-} from '../../../src/profile/custom-values.ts';
+import { attributeBytes, customBytes, MAX_CUSTOM_BYTES } from '../../../src/profile/custom-values.ts';
 import { DraftAttribute } from '../../../src/profile/draft-attribute.ts';
 import { Journal } from '../../../src/profile/draft-records.ts';
 import { type Json, JsonText, storedNameBytes } from '../../../src/profile/json.ts';
 import { hasAny, put, quoted } from '../../../src/profile/values.ts';
 import { RELOAD } from '../work-item.ts';
 
-const TOO_LARGE = `the custom attributes of the user would be too large: ${COUNTED}`;
+/**
+ * Returns the reason for an object that exceeds the limit. The size is at the end: dead letters are grouped by the first
+ * 120 characters of their reasons.
+ */
+const tooLarge = (bytes: number): string =>
+  `custom attributes of this user would exceed ${MAX_CUSTOM_BYTES / 1024} KiB: send fewer or shorter attributes. How the size is counted: /docs/guides/api#size-of-custom-attributes (now ${(bytes / 1024).toFixed(1)} KiB)`;
+
 const TOO_MUCH = "the '$update' operations of the object match too much: name fewer objects at once";
 
 /** Returns the error message of an increment whose result is not exact; a number that is sent has the same rule. */
@@ -216,7 +217,7 @@ export class CustomAttributes {
       isGuess ||= old === undefined;
       grown += size - (old ?? 0);
     }
-    if (grown > 0 && this.bytes + grown > MAX_CUSTOM_BYTES) return isGuess ? RELOAD : TOO_LARGE;
+    if (grown > 0 && this.bytes + grown > MAX_CUSTOM_BYTES) return isGuess ? RELOAD : tooLarge(this.bytes);
     this.#added += grown;
     for (const [name, size] of after) this.#sizes.set(name, size);
     return undefined;
