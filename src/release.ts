@@ -28,7 +28,7 @@ async function release(): Promise<void> {
   const applied = await migrate(directDatabaseUrl(config), config.QUEUE, {
     onRetry: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
-  log.info({ migrations: applied.length }, 'migrated');
+  log.info({ migrations: applied.length }, applied.length > 0 ? 'migrated' : 'tables are up to date');
   await forgetEarlier(config, log);
   await distributeTables(config, log);
   const apiKey = await createFirstWorkspace(config);

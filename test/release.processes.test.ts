@@ -24,6 +24,7 @@ test('release creates the tables, the workspace default and one full key, and sh
   const second = await release({ DATABASE_URL: url });
   expect(second.code).toBe(0);
   expect(second.text).not.toContain('pk_');
+  expect([first, second].map(({ messages }) => messages[0])).toEqual(['migrated', 'tables are up to date']);
   expect(await keys(url)).toHaveLength(1);
 });
 
@@ -111,7 +112,7 @@ async function release(env: Record<string, string>) {
   const { exit, log } = startProcess('dist/src/release.js', env);
   const { code } = await exit;
   const text = log.flatMap((line) => (line.text ? [line.text] : [])).join('\n');
-  return { code, text };
+  return { code, text, messages: log.map(({ msg }) => msg) };
 }
 
 async function keys(url: string) {
