@@ -39,6 +39,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
 
   test('the number of lanes is unknown and cannot be changed until a process has run', async () => {
     expect(await show()).toMatchObject({ lanes: null, objects: 0, named_elsewhere: 0, processes: [] });
+    expect((await on.run('queue show')).stdout).toMatch(/^objects named in more than one way +0$/m);
     expectRefusal(await on.run('queue set-lanes 2'), 'no process has run yet');
   });
 

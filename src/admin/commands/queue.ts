@@ -87,9 +87,11 @@ async function show({ json }: { json?: boolean }): Promise<void> {
       waiting: depth,
       oldest_seconds: oldestSeconds,
     }));
-    const totals = { lanes, ...shards, objects, named_elsewhere: namedElsewhere };
-    if (json) return printJson({ ...totals, waiting: laneRows ?? null, processes });
-    printRow(false, totals, namedElsewhere > 0 ? ADVICE : undefined);
+    const totals = { lanes, ...shards, objects };
+    if (json)
+      return printJson({ ...totals, named_elsewhere: namedElsewhere, waiting: laneRows ?? null, processes });
+    const counts = { ...totals, 'objects named in more than one way': namedElsewhere };
+    printRow(false, counts, namedElsewhere > 0 ? ADVICE : undefined);
     process.stdout.write('\n');
     if (laneRows) printPage(false, 'lanes', { rows: laneRows, next: null });
     else process.stdout.write('the queue cannot be reached; the number of waiting jobs is unknown\n');
