@@ -284,17 +284,42 @@ export function describe(definition: Definition): string {
   const filter = definition as unknown as Object_;
   for (const group of groups) {
     if (!(group in filter)) continue;
-    const members = (filter[group] as unknown as Definition[]).map(describe);
+    const members = filter[group] as unknown as Definition[];
     if (members.length === 0) return group === 'any' ? 'nobody' : 'everyone';
-    const text = members.join(joined[group]);
+    const [only, ...others] = members;
+    if (group === 'none' && others.length === 0) {
+      const without = describeAbsence(only as unknown as Object_);
+      if (without !== undefined) return without;
+    }
+    const text = members.map(describe).join(joined[group]);
     return group === 'none' ? `not (${text})` : members.length === 1 ? text : `(${text})`;
   }
+  const { kind, subject, conditions } = partsOf(filter);
+  const name = Array.isArray(subject) ? subject.join('.') : String(subject);
+  if (kind === 'any_purchase') return ['any purchase', ...conditions].join(' ');
+  return [`${kind.replaceAll('_', ' ')} ${name}`, ...conditions].join(' ');
+}
+
+/** Describes that a user has no such event or purchase; undefined for a filter that also compares counts or times. */
+function describeAbsence(filter: Object_): string | undefined {
+  const { kind, subject, conditions } = partsOf(filter);
+  const isSimple = Object.keys(filter).every((word) => word === kind || word === 'last_in_days');
+  if (!isSimple || kinds[kind]?.may !== happened) return undefined;
+  const what = kind === 'any_purchase' ? 'purchase' : `${kind} ${String(subject)}`;
+  return [`no ${what}`, ...conditions].join(' ');
+}
+
+/** Returns the kind of a leaf, its subject and its conditions in words. */
+function partsOf(filter: Object_): { kind: string; subject: Json | undefined; conditions: string[] } {
   // Find the kind by name, because jsonb does not keep the order of members.
   const kind = Object.keys(kinds).find((word) => word in filter) ?? '';
-  const subject = filter[kind];
-  const about = `${kind.replaceAll('_', ' ')} ${Array.isArray(subject) ? subject.join('.') : String(subject)}`;
-  const words = Object.keys(kinds[kind]?.may ?? {})
-    .filter((word) => word in filter)
-    .map((word) => `${word.replaceAll('_', ' ')} ${JSON.stringify(filter[word])}`);
-  return [kind === 'any_purchase' ? 'any purchase' : about, ...words].join(' ');
+  const given = Object.keys(kinds[kind]?.may ?? {}).filter((word) => word in filter);
+  const conditions = given.map((word) => {
+    if (word === 'in_last_days' || word === 'last_in_days')
+      return `${given.length > 1 && word === 'last_in_days' ? 'and last ' : ''}${lastDays(filter[word] as number)}`;
+    return `${word.replaceAll('_', ' ')} ${JSON.stringify(filter[word])}`;
+  });
+  return { kind, subject: filter[kind], conditions };
 }
+
+const lastDays = (days: number): string => (days === 1 ? 'in the last day' : `in the last ${days} days`);

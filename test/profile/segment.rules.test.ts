@@ -108,7 +108,19 @@ test.each<[Json, string]>([
   [{ all: [] }, 'everyone'],
   [{ any: [] }, 'nobody'],
   [{ attribute: 'country', equals: 'DE' }, 'attribute country equals "DE"'],
-  [{ none: [{ any_purchase: true }] }, 'not (any purchase)'],
+  [{ none: [{ any_purchase: true }] }, 'no purchase'],
+  [{ none: [{ any_purchase: true, last_in_days: 14 }] }, 'no purchase in the last 14 days'],
+  [{ none: [{ event: 'read', last_in_days: 1 }] }, 'no event read in the last day'],
+  [{ none: [{ event: 'read', count_at_least: 3 }] }, 'not (event read count at least 3)'],
+  [
+    { none: [{ any_purchase: true }, { event: 'read', last_in_days: 30 }] },
+    'not (any purchase or event read in the last 30 days)',
+  ],
+  [
+    { event: 'read', count_at_least: 3, last_in_days: 30 },
+    'event read count at least 3 and last in the last 30 days',
+  ],
+  [{ attribute: 'created_at', in_last_days: 7 }, 'attribute created_at in the last 7 days'],
   [
     {
       all: [
@@ -116,7 +128,7 @@ test.each<[Json, string]>([
         { custom_attribute: ['address', 'city'], exists: true },
       ],
     },
-    '(event read last in days 30 and custom attribute address.city exists true)',
+    '(event read in the last 30 days and custom attribute address.city exists true)',
   ],
 ])('%j is described as: %s', (given, words) => {
   expect(inWords(readDefinition(given) as Definition)).toBe(words);
