@@ -26,6 +26,7 @@ import type { Fleet } from './fleet.ts';
 import { noticeOf, shell } from './layout.ts';
 import { createMinuteLimit } from './lockouts.ts';
 import { clientOf, type OperatorSessions } from './sessions.ts';
+import { formPathOf } from './target.ts';
 
 /** Services that every console page can use. */
 export interface ConsoleServices {
@@ -338,7 +339,8 @@ export function sendErrorPage(request: Request, response: Response, { status, me
     response.json({ message });
     return;
   }
-  const body = html`<h1>${titles[status] ?? 'Error'}</h1><p class="lead">${message}</p><p><a href="/">To the first page</a></p>`;
+  const form = formPathOf(request);
+  const body = html`<h1>${titles[status] ?? 'Error'}</h1><p class="lead">${message}</p><p><a href="${form ?? '/home'}">${form === undefined ? 'Back to the start page' : 'Back to the form'}</a></p>`;
   const viewer = response.locals.viewer as Viewer | undefined;
   response.send(shell({ title: titles[status] ?? 'Error', body, path: request.path, viewer }));
 }

@@ -160,7 +160,7 @@ ${
 <button type="button" class="menu-button" popovertarget="menu">Menu</button>
 <div class="menu" id="menu" popover>
 <nav aria-label="Pages">${menu(viewer, { isPresent, badges })}</nav>
-<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light theme</button>
+<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Theme</button>
 <button type="button" class="quiet" data-times-toggle hidden>Relative or full times</button>
 <a href="/sessions">Sessions</a> <a href="/sign-out" title="${viewer.user}">Sign out</a></div>
 </div>

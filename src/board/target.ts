@@ -22,6 +22,20 @@ const HOME = '/home';
 const isTarget = (path: string) => OWN_PATH.test(path) && !NO_TARGET.test(path);
 
 /**
+ * Returns the path of the page whose form sent the request, from its Referer; undefined if the request is not from a form
+ * of this console.
+ */
+export function formPathOf(request: Request): string | undefined {
+  const { referer = '', host } = request.headers;
+  if (!URL.canParse(referer)) return undefined;
+  const { host: from, pathname, search } = new URL(referer);
+  const path = pathname + search;
+  // A GET form is on the page that it requests.
+  const isForm = request.method === 'POST' || (pathname === request.path && path !== request.originalUrl);
+  return from === host && isForm && OWN_PATH.test(path) ? path : undefined;
+}
+
+/**
  * Stores the requested page for the time after sign-in.
  * @param secure whether the browser must send the cookie over https only
  */

@@ -45,7 +45,7 @@ ${pageHead({ title, styles: [asset('console.css'), asset('docs.css')], scripts: 
 <form action="/docs/search" role="search"><input type="search" name="q" value="${query}" maxlength="${MAX_QUERY_LENGTH}" aria-label="Search the documentation" placeholder="Search" required></form>
 <a class="contents-link" href="/docs#contents">Contents</a>
 <nav aria-label="Documentation">${navigation(contents, path)}</nav>
-<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light</button>
+<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Theme</button>
 <span class="faint">${packageVersion}</span></div>
 </header>
 <main id="main" tabindex="-1">

@@ -150,7 +150,7 @@ export const integrations = describeResource<SelectedIntegration>({
     { name: 'integration_id', title: 'Id', kind: 'id', value: ({ id }) => id, not: ['list'] },
     { name: 'workspace', title: 'Workspace', value: ({ workspace }) => workspace },
     { name: 'name', value: (one) => one.name },
-    { name: 'kind', title: 'Rows are', value: ({ kind }) => kind },
+    { name: 'kind', title: 'Writes', value: ({ kind }) => kind },
     {
       name: 'source',
       title: 'Source',
@@ -211,7 +211,7 @@ export const integrations = describeResource<SelectedIntegration>({
     },
     {
       name: 'last_timestamp',
-      title: 'Read up to',
+      title: 'Synced through',
       kind: 'time',
       value: ({ lastTimestamp }) => lastTimestamp,
     },
@@ -274,7 +274,7 @@ export const integrations = describeResource<SelectedIntegration>({
     fields: {
       name: name('name, unique among the integrations of the workspace'),
       kind: choice<IntegrationKind>(
-        { label: 'Rows are', help: 'type of the rows; cannot be changed later', value: 'kind' },
+        { label: 'Writes', help: 'type of the rows; cannot be changed later', value: 'kind' },
         kinds,
       ),
       ...sourceFields,

@@ -49,7 +49,7 @@ export const runColumns: readonly Column<SelectedRun>[] = [
   { name: 'cancelled_at', value: ({ cancelledAt }) => cancelledAt },
   {
     name: 'last_timestamp',
-    title: 'Read up to',
+    title: 'Synced through',
     kind: 'time',
     value: ({ lastTimestamp }) => lastTimestamp,
     not: ['list'],

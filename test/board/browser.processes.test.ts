@@ -210,7 +210,7 @@ describe('the console in a browser', () => {
     ];
     await page.emulateMedia({ colorScheme: 'light' });
     const [, light] = await themes();
-    await page.getByRole('button', { name: 'Dark or light theme' }).click();
+    await page.getByRole('button', { name: 'Theme' }).click();
     const [name, dark] = await themes();
     expect([name, dark === light]).toEqual(['dark', false]);
     await page.goto(`${url}/`);

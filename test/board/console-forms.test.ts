@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { toProfileId } from '../../src/profile/identifier.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { createVisitor } from './browser-session.ts';
-import { type Console, openConsole, page, post } from './console-scene.ts';
+import { type Console, html, openConsole, page, post } from './console-scene.ts';
 import { DEFAULT_COMPANY, PASSWORD, type Visitor } from './people.ts';
 
 let scene: Console;
@@ -189,4 +189,35 @@ test('an export starts from a form, shows its link once, and keeps a wrong field
   const appGroups = [{ workspace: scene.shop, permissions, teams: [] }];
   const { visitor } = await scene.people.arrive([], { appGroups });
   expect((await post(visitor, '/exports', fields)).status).toBe(403);
+});
+
+test('an error page leads back to the form that was sent, and otherwise to the start page', async () => {
+  const { url } = scene.board;
+  const linkOf = async (path: string, referer?: string) => {
+    const answer = await scene.operator.get(path, { ...html, ...(referer !== undefined && { referer }) });
+    expect(answer.status).toBe(400);
+    return /<a href="([^"]+)">(Back to [^<]+)</.exec(await answer.text())?.slice(1);
+  };
+  const start = ['/home', 'Back to the start page'];
+  expect(await linkOf('/audit?from=then')).toEqual(start);
+  expect(await linkOf('/audit?from=then', `${url}/audit?actor=ada`)).toEqual([
+    '/audit?actor=ada',
+    'Back to the form',
+  ]);
+  for (const referer of [
+    `${url}/audit?from=then`,
+    `${url}/users`,
+    'https://elsewhere.example/audit',
+    'audit',
+  ])
+    expect([referer, await linkOf('/audit?from=then', referer)]).toEqual([referer, start]);
+  const sent = (referer: string) =>
+    scene.operator.send('POST', `/dead-letters/${scene.shop}`, {
+      body: new URLSearchParams({ action: 'replay' }),
+      headers: { ...html, referer },
+    });
+  expect(await (await sent(`${url}/dead-letters?workspace=shop`)).text()).toContain(
+    '<a href="/dead-letters?workspace=shop">Back to the form</a>',
+  );
+  expect(await (await sent(`${url}//elsewhere.example`)).text()).toContain('Back to the start page');
 });

@@ -30,7 +30,7 @@ describe('a segment', () => {
     const counted = await sends(scene.operator, '/segments', { action: 'count', definition: german });
     expect([counted.status, counted.text.replaceAll(/<[^>]*>/g, '')]).toEqual([
       200,
-      expect.stringContaining('2,500 users of 2,501 users that were looked at: all of the workspace.'),
+      expect.stringContaining('2,500 of 2,501 users (over 99.9 %)'),
     ]);
     expect([...counted.text.matchAll(/href="\/users\//g)]).toHaveLength(10);
     expect(counted.text).not.toContain('Continue counting');
@@ -74,7 +74,7 @@ describe('a segment', () => {
     const { text } = await sends(scene.operator, '/segments', {
       ...{ action: 'count', definition: german, after, users: '2000', matched: '2000' },
     });
-    expect(text.replaceAll(/<[^>]*>/g, '')).toContain('2,500 users of 2,501 users');
+    expect(text.replaceAll(/<[^>]*>/g, '')).toContain('2,500 of 2,501 users');
   });
 
   test.each([

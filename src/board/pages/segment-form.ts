@@ -1,3 +1,4 @@
+import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
@@ -310,7 +311,7 @@ export async function countMembers(
     users: String(users),
     matched: String(matched),
   };
-  const counted = html`<div class="card" role="status"><p><strong>${count(matched, 'user')}</strong> of ${count(users, 'user')} that were looked at${after === undefined ? ': all of the workspace.' : ', the oldest first.'}</p>
+  const counted = html`<div class="card" role="status"><p><strong>${grouped(matched)}</strong> of ${count(users, 'user')}${users > 0 && ` (${percentOf(matched, users)})`}${after !== undefined && ', the oldest users so far'}</p>
 <p class="wrap">${describe(definition)}</p>
 ${sampled.length > 0 && html`<p>Among them:</p><ul>${sampled.map((user) => html`<li><a href="${pathWith(`/users/${toServiceId(user.id)}`, { workspace: workspaceId })}">${nameOf(user)}</a></li>`)}</ul>`}
 ${
@@ -319,4 +320,12 @@ ${
 <p class="actions"><button name="action" value="count">Continue counting</button></p></form>`
 }</div>`;
   return { counted, counts: rowCounts };
+}
+
+/** Formats a part of a number as percent with one decimal at most. Only an empty part is 0 %, and only the whole 100 %. */
+export function percentOf(part: number, whole: number): string {
+  const percent = Math.round((part / whole) * 1000) / 10;
+  if (percent === 0 && part > 0) return 'under 0.1 %';
+  if (percent === 100 && part < whole) return 'over 99.9 %';
+  return `${percent} %`;
 }
