@@ -360,7 +360,7 @@ export const accounts = describeResource<Account>({
         ),
       ),
       workspace: listedIn(
-        'None, or the only workspace of the company',
+        'Default: the only workspace of the company',
         optional({
           ...workspaceField,
           label: 'Workspace of the role',
