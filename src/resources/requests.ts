@@ -1,3 +1,4 @@
+import type { InputArray } from '../jobs/traces.ts';
 import { millisecondsOf } from '../platform/ids.ts';
 import { type LatestRequest, readLatestRequests, requestArrays } from '../store/latest-requests.ts';
 import { choice, optional, readId, text } from './fields.ts';
@@ -12,6 +13,30 @@ interface ShownRequest extends LatestRequest {
   /** Name of the API key. */
   key: string | undefined;
 }
+
+/** The endpoints whose requests have the array. */
+const endpoints: Record<InputArray, string> = {
+  attributes: '/users/track',
+  events: '/users/track',
+  purchases: '/users/track',
+  user_aliases: '/users/alias/new',
+  alias_updates: '/users/alias/update',
+  aliases_to_identify: '/users/identify',
+  emails_to_identify: '/users/identify',
+  phone_numbers_to_identify: '/users/identify',
+  merge_updates: '/users/merge',
+  external_ids: '/users/delete, /users/external_ids/remove',
+  service_ids: '/users/delete',
+  email_addresses: '/users/delete',
+  phone_numbers: '/users/delete',
+  external_id_renames: '/users/external_ids/rename',
+  subscription_groups: '/v2/subscription/status/set',
+  email: '/email/*, /subscription/status/set',
+  emails: '/v2/subscription/status/set',
+  phone: '/subscription/status/set',
+  phones: '/v2/subscription/status/set',
+  external_id: '/subscription/status/set',
+};
 
 const states = ['applied', 'failed', 'refused'] as const;
 
@@ -121,9 +146,15 @@ export const requests = describeResource<ShownRequest>({
   filters: {
     key: keyFilter('requests'),
     array: optional(
-      choice({ label: 'Objects in', help: 'only requests with objects in this array', value: 'array' }, [
-        ...requestArrays,
-      ]),
+      choice(
+        { label: 'Endpoint', help: 'only requests with objects in this array', value: 'array' },
+        requestArrays,
+        {
+          texts: Object.fromEntries(
+            Object.entries(endpoints).map(([array, paths]) => [array, `${paths}: ${array}`]),
+          ),
+        },
+      ),
     ),
     state: optional(
       choice({ label: 'Status', help: 'only requests with this result', value: 'state' }, states, {
