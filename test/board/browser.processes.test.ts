@@ -95,7 +95,7 @@ describe('the console in a browser', () => {
     await settles('a filter that is none');
     await page.getByLabel('Filter as JSON').fill('{"all": []}');
     await page.getByRole('button', { name: 'Count matching users' }).click();
-    await page.getByText(/^[\d,]+ of [\d,]+ users/).waitFor();
+    await page.getByText(/^[\d,]+ of [\d,]+ user/).waitFor();
     await settles('a count');
     await page.goto(`${url}/keys?workspace=${scene.hall}`);
     await page.locator('summary', { hasText: 'Create key' }).click();
