@@ -158,7 +158,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   };
 }
 
-/** Splits a text at the first separator. The second part is null if there is none. */
+/** Splits a text at the first separator. The second part is null without a separator. */
 function splitOnce(text: string, separator: string): [string, string | null] {
   const end = text.indexOf(separator);
   return end < 0 ? [text, null] : [text.slice(0, end), text.slice(end + separator.length)];

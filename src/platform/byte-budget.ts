@@ -134,7 +134,7 @@ export class ByteBudget {
 
   /**
    * Counts bytes while they arrive. If there is no room, the oldest arrival of an unknown sender is dropped, or else the
-   * oldest one that is incomplete, or else the one that grows. A legitimate sender sends without pauses, so bytes that
+   * oldest incomplete arrival, or else the growing one. A legitimate sender sends without pauses, so bytes that
    * are held open are older.
    *
    * @param drop called once if the arrival is dropped; its bytes are released then

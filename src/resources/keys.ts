@@ -154,7 +154,7 @@ export const keys = describeResource<ShownApiKey>({
       name: withDefault(name('name that lists show'), 'API key'),
       preset: optional(
         choice<PermissionPreset>(
-          { label: 'Preset', help: 'permissions for a common client, in addition to those of the list' },
+          { label: 'Preset', help: 'permissions for a common client; the list adds further permissions' },
           Object.keys(permissionPresets) as PermissionPreset[],
           { texts: presetTexts, unset: 'None: choose permissions below' },
         ),

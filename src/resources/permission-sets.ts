@@ -17,7 +17,7 @@ const takenBy = (called: string) => `this company already has a permission set w
 const find = ({ database }: Context, id: string) =>
   database.prisma.permissionSet.findUniqueOrThrow({ where: { id }, include });
 
-/** Returns what a permission opens in the console; empty if it opens nothing. */
+/** Describes the pages and actions that a permission opens in the console; empty if there are no such pages. */
 function lineOf(permission: string): string {
   if (permission === 'admin') return 'Everything in the workspace';
   const opened = (Object.keys(rights) as Right[]).filter((right) =>

@@ -22,12 +22,12 @@ export const rights = {
 
 export type Right = keyof typeof rights;
 
-/** What an account with a right can do. `export` and `change` need other rights as well: see docs/permissions.md. */
+/** Description of each right. `export` and `change` need other rights as well: see docs/permissions.md. */
 export const rightMeanings: Record<Right, string> = {
   users: 'Find users and view them',
   pii: 'See names, addresses and values of attributes and properties. Without it, they are masked',
-  export: 'Download the data of a user whom the account may view with personal data',
-  change: 'Change and delete users whom the account may view; replay and discard dead letters',
+  export: 'Download the data of users, if the account may view their personal data',
+  change: 'Change and delete users, if the account may view them; replay and discard dead letters',
   delivery: 'Follow requests and view dead letters',
   usage: 'View limits and usage',
   keys: 'View API keys and their requests',

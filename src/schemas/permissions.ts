@@ -1,4 +1,4 @@
-/** Permissions of API keys in groups, with the names that clients know and one line about what each allows. */
+/** Permissions of API keys in groups, with the names that clients know and a description of each. */
 const groups = [
   {
     title: 'Write users',
@@ -84,7 +84,7 @@ type NamesOf<Group> = Group extends { permissions: infer Lines } ? keyof Lines :
 
 export type Permission = NamesOf<(typeof groups)[number]>;
 
-/** A named group of permissions of API keys. `permissions` maps each to one line about what it allows. */
+/** A named group of permissions of API keys. `permissions` maps each to its description. */
 export interface PermissionGroup {
   title: string;
   permissions: Partial<Record<Permission, string>>;
@@ -110,7 +110,7 @@ export const permissionPresets = {
     ],
   },
   'read-only': {
-    line: 'reads single users, states, totals and definitions, and changes nothing',
+    line: 'reads single users, states, totals and definitions, without changes',
     permissions: [
       ...of('Read totals and definitions'),
       ...(['users.export.ids', 'subscription.status.get', 'subscription.groups.get'] as const),

@@ -238,8 +238,7 @@ export interface ListedDeadLetter {
 /** A dead letter in the list of its group. */
 export interface DeadLetterOfGroup extends ListedDeadLetter {
   /**
-   * The failed object. Above LISTED_BYTES, its short members only: those that say which user and what it is about, and
-   * others. Null above CUT_BYTES.
+   * The failed object. Above LISTED_BYTES, its short members only, first the identifier, the name and the time. Null above CUT_BYTES.
    */
   object: Json;
 }

@@ -58,7 +58,7 @@ describe('an API key', () => {
     );
   });
 
-  test('a form without a preset or a permission is rejected, and the error stands at the permissions', async () => {
+  test('a form without a preset or a permission is rejected with an error at the permissions', async () => {
     const answer = await make(scene.operator, { permissions: '', name: 'till 5' });
     expect(answer.status).toBe(400);
     const text = await answer.text();

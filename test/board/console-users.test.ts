@@ -498,7 +498,7 @@ describe('users', () => {
     expect(JSON.stringify(await scene.installation.envelopes())).not.toContain('somewhat');
   });
 
-  test('the form of subscriptions has no state at first; an error stands at its field', async () => {
+  test('the form of subscriptions has no state at first, and shows an error at its field', async () => {
     const path = `/users/${scene.user}?workspace=${scene.shop}`;
     const { text: form } = await page(scene.operator, path);
     expect(form).toContain('<select name="state" required><option value="">Choose…</option>');

@@ -158,7 +158,7 @@ async function linksOf(page: Page): Promise<string[]> {
     );
 }
 
-/** Writes a picture of a page at both widths, and lists what is cut. */
+/** Writes a picture of a page at both widths, and lists the elements that are cut. */
 async function takeBoth(page: Page, { name, at }: Pick<Picture, 'name' | 'at'>, to: string): Promise<void> {
   for (const width of [1440, 390]) {
     await page.setViewportSize({ width, height: 900 });
