@@ -59,6 +59,24 @@ test('problems of the list and of form fields have different CSS classes', () =>
   expect(classes!.split(' ')).not.toContain(ofField);
 });
 
+test('an account that may not see a problem reads that its list can be incomplete, not that all is normal', () => {
+  const problem = {
+    severity: 'warning',
+    workspaceId: 'w',
+    permit: 'syncs',
+    sentence: 'A stream fails.',
+  } as Problem;
+  const account = { accountId: 'a', can: () => false, workspacesWith: () => [] } as unknown as Viewer;
+  const operator = { accountId: undefined } as Viewer;
+  // The text is the same without a problem, so it reveals nothing about other workspaces.
+  for (const problems of [[problem], []]) {
+    const { text } = problemList(problems, account);
+    expect(text).toContain('Your account sees no problem.');
+    expect(text).not.toMatch(/normal|stream/);
+  }
+  expect(problemList([], operator).text).toContain('All systems normal.');
+});
+
 test('processes are one line while all of them work, and a table if one does not', () => {
   const process = {
     ...{ name: 'worker', host: 'a', pid: 1, version: '1.0.0', lanes: [], missing: [] as string[] },
