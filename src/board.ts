@@ -41,7 +41,8 @@ async function main(host: Host): Promise<void> {
   const refuse = () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet'));
   let producer: LaneProducer = { add: refuse, ...(placing && { placing: { ...placing, addTo: refuse } }) };
   const board = await startBoard({
-    ...{ config, account, connection, database, lacking, log },
+    ...{ config, account, connection, database, lacking, id, log },
+    isReadOnly: dependencies.isReadOnly,
     rejectsWrites: () => rejectsWrites(),
     producer: {
       add: (entries) => producer.add(entries),
@@ -75,7 +76,10 @@ async function main(host: Host): Promise<void> {
   loss = installation.loss;
   const self = { missing, objects: () => 0, address: () => board.address };
   const heartbeat = startHeartbeat('board', { id, pool, log }, self);
-  dependencies.onChange(heartbeat.soon);
+  dependencies.onChange(() => {
+    heartbeat.soon();
+    board.checkSoon();
+  });
   clockSkew = heartbeat.clockSkew;
   rejectsWrites = heartbeat.rejectsWrites;
   services.push(installation, heartbeat);

@@ -1,4 +1,7 @@
 import { createServer } from 'node:http';
+import { createReader } from './checks/read.ts';
+import { findProblems } from './checks/registry.ts';
+import { isOutage, ProblemWatch } from './checks/watch.ts';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator, createScimAuthenticator } from './edge/authenticate.ts';
 import type { Control } from './edge/control/control.ts';
@@ -112,8 +115,12 @@ async function main(host: Host): Promise<void> {
   const { pool } = database;
   await requireRedisSettings(connection, log);
   let heartbeat: Heartbeat | undefined;
+  let problemWatch: ProblemWatch | undefined;
   const rejectsWrites = () => heartbeat?.rejectsWrites();
-  const writes = new WriteRefusals(() => heartbeat?.soon());
+  const writes = new WriteRefusals(() => {
+    heartbeat?.soon();
+    problemWatch?.soon();
+  });
   const producer = openProducer(connection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log, writes });
   const { additions } = producer;
   const installation = await joinInstallation({
@@ -190,9 +197,21 @@ async function main(host: Host): Promise<void> {
   const pings = { limits: limits.ping, producer: producer.ping };
   const rateLimiter = createRateLimiter(limits.buckets, rules);
   const dependencies = watchDependencies({ pool, connection, pings, log });
+  const reader = createReader({
+    ...{ pool, connection, queue: connection.kind, lanes, dataDir: config.DATA_DIR },
+    ...{ lacking: dependencies.lacking, rejectsWrites, log, readsOnce: false },
+  });
+  problemWatch = new ProblemWatch({
+    ...{ self: { name: 'web', id }, log },
+    async read() {
+      const readings = await reader.read();
+      return { ...readings, problems: findProblems(readings, 'fleet') };
+    },
+    isOutage: () => isOutage(dependencies, rejectsWrites),
+  });
+  const { problems } = problemWatch;
   const fleet = addFleetMetrics(metrics.registry, {
-    ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
-    ...{ lacking: dependencies.lacking, rejectsWrites },
+    ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR, problems },
   });
   const control = host.control && (await openControl(host.control, { pool, connection, lanes, queue }));
   host.control?.onForget(limits.forget);
@@ -256,6 +275,7 @@ async function main(host: Host): Promise<void> {
         pings,
         dependencies,
         rejectsWrites,
+        problems,
         registry: metrics.registry,
         responses,
         refresh: fleet.refresh,
@@ -300,7 +320,10 @@ async function main(host: Host): Promise<void> {
     address: () => addressOf(server),
   };
   heartbeat = startHeartbeat('web', { id, pool, log }, self);
-  dependencies.onChange(heartbeat.soon);
+  dependencies.onChange(() => {
+    heartbeat?.soon();
+    problemWatch?.soon();
+  });
   addDependencyMetric(metrics.registry, missing);
   addClockMetric(metrics.registry, heartbeat.clockSkew);
   addSpanMetric(metrics.registry);
@@ -317,6 +340,7 @@ async function main(host: Host): Promise<void> {
     oldest,
     memory,
     dependencies,
+    problemWatch,
     heartbeat,
     keepAnswering(connection, config.LOCK_DURATION_MS, log),
     loop,

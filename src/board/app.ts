@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Express, NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import helmet from 'helmet';
+import type { Problem } from '../checks/check.ts';
 import type { Lacking } from '../checks/readings.ts';
 import { isLeaving } from '../platform/lifecycle.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
@@ -13,7 +14,7 @@ import {
   createMetricsGuard,
   createRegistry,
 } from '../processes/metrics.ts';
-import { ownProblems } from '../processes/process.ts';
+import { readyzProblems } from '../processes/process.ts';
 import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { PageError, sendErrorPage, viewerOf } from './console.ts';
@@ -97,6 +98,10 @@ interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
   lacking(): Lacking[];
   /** Why Postgres refuses the heartbeats of the process; absent if it sends none. */
   rejectsWrites?: Heartbeat['rejectsWrites'] | undefined;
+  /** Whether Postgres answers and refuses every write. */
+  isReadOnly(): boolean;
+  /** Problems of the installation for /readyz. */
+  problems(): readonly Problem[];
   /** The store that holds the queue. */
   kind: 'redis' | 'postgres';
   /** The data loss that the queue reported and no operator has confirmed yet. */
@@ -118,6 +123,8 @@ export function createBoardApp({
   ready,
   lacking,
   rejectsWrites,
+  isReadOnly,
+  problems,
   kind,
   loss,
   clockSkew,
@@ -147,9 +154,12 @@ export function createBoardApp({
     const body = {
       ...{ message, missing: lackingNames, ...(lost && { loss: printedLoss(lost) }) },
       ...(leaving && { leaving }),
-      ...ownProblems(
-        { connection: { kind }, dependencies: { lacking } },
-        { missing: lackingNames, loss: lost, rejectsWrites: rejectsWrites?.(), own: {} },
+      ...readyzProblems(
+        { connection: { kind }, dependencies: { lacking, isReadOnly } },
+        {
+          ...{ missing: lackingNames, loss: lost, rejectsWrites: rejectsWrites?.(), own: {} },
+          installation: problems(),
+        },
       ),
     };
     response.status(ready ? 200 : 503).json(body);

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Lacking, Readings } from '../checks/readings.ts';
+import { isOutage, ProblemWatch } from '../checks/watch.ts';
 import { usersDelete } from '../operations/users.delete.ts';
 import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
@@ -66,6 +67,10 @@ interface BoardOptions {
   clockSkew?(): number | undefined;
   /** Dependencies that this process needs and currently cannot use, with name and start time. */
   lacking(): Lacking[];
+  /** Whether Postgres answers and refuses every write. Default: it accepts them. */
+  isReadOnly?(): boolean;
+  /** Id of this process in the list of processes; absent if it sends no heartbeats. */
+  id?: string;
   /** The reason why Postgres rejected the last heartbeat; absent if the process sends no heartbeats. */
   rejectsWrites?(): Readings['rejectsWrites'];
   log: Log;
@@ -76,6 +81,8 @@ export interface Board extends Service {
   address: string;
   /** Base URL of the console, without a trailing slash. */
   url: string;
+  /** Reads the problems for /readyz and the log now instead of at the next interval. */
+  checkSoon(): void;
 }
 
 /**
@@ -91,7 +98,9 @@ export async function startBoard({
   loss,
   clockSkew = () => undefined,
   lacking,
-  rejectsWrites,
+  rejectsWrites = () => undefined,
+  isReadOnly = () => false,
+  id = '',
   log,
 }: BoardOptions): Promise<Board> {
   const queues = createQueueBoard(connection, laneCount(config), loss);
@@ -99,7 +108,12 @@ export async function startBoard({
   const operators = createOperatorSessions();
   const services = createServices({
     ...{ database, connection, producer, operators, config, loss, lacking, log },
-    ...(rejectsWrites && { rejectsWrites }),
+    rejectsWrites,
+  });
+  const problemWatch = new ProblemWatch({
+    ...{ self: { name: 'board', id }, log },
+    read: services.fleet.read,
+    isOutage: () => isOutage({ lacking, isReadOnly }, rejectsWrites),
   });
   const failures = createFailedSignIns(database.pool, log);
   const live = createLive({ ...services, log });
@@ -111,6 +125,8 @@ export async function startBoard({
     ready: connection.ready,
     lacking,
     rejectsWrites,
+    isReadOnly,
+    problems: problemWatch.problems,
     kind: connection.kind,
     loss,
     clockSkew,
@@ -133,7 +149,7 @@ export async function startBoard({
   try {
     await once(server, 'listening');
   } catch (error) {
-    await Promise.all([live.stop(), queues.stop(), services.stop(), failures.stop()]);
+    await Promise.all([live.stop(), problemWatch.stop(), queues.stop(), services.stop(), failures.stop()]);
     const { BOARD_PORT, BOARD_HOST } = config;
     const why = whyNotListening(error as Error, ['BOARD_PORT', BOARD_PORT], ['BOARD_HOST', BOARD_HOST]);
     throw new Error(why, { cause: error });
@@ -143,12 +159,14 @@ export async function startBoard({
   return {
     name: 'board',
     address: addressOf(server),
+    checkSoon: problemWatch.soon,
     url: `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`,
     async stop() {
       const closed = once(server, 'close');
       server.close();
       await watched.stop();
       await live.stop();
+      await problemWatch.stop();
       await history.stop();
       // An open page keeps its connection for its next poll.
       server.closeIdleConnections();

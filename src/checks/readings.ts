@@ -64,6 +64,8 @@ export interface OwnWork {
   /** Load limits of a web process, and requests per second that it rejects. */
   marks?: Record<string, MarkLevel>;
   refusedPerSecond?: number;
+  /** Whether Postgres refuses every write of the process because it is read-only. */
+  isReadOnly?: boolean;
 }
 
 /** Certificate of a store, as a new TLS connection from this machine receives it. */

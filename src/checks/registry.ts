@@ -1,3 +1,4 @@
+import { grouped } from '../platform/format.ts';
 import { type Check, type Evaluator, type Problem, severities } from './check.ts';
 import { laneChecks } from './lanes.ts';
 import { machineChecks } from './machine.ts';
@@ -26,9 +27,15 @@ export const checks: readonly Check[] = [
  * @returns the problems, most severe first
  */
 export function findProblems(readings: Readings, evaluator: Evaluator): Problem[] {
-  const found = checks
-    .filter(({ evaluators }) => evaluators.includes(evaluator))
-    .flatMap((check) => (check.find?.(readings) ?? []).map((exceeded) => problemOf(check, exceeded)));
+  return withoutConsequences(
+    checks
+      .filter(({ evaluators }) => evaluators.includes(evaluator))
+      .flatMap((check) => (check.find?.(readings) ?? []).map((exceeded) => problemOf(check, exceeded))),
+  );
+}
+
+/** Removes problems that another problem of the list explains. Returns the others, most severe first. */
+function withoutConsequences(found: readonly Problem[]): Problem[] {
   const ids = new Set(found.map(({ id }) => id));
   const consequences = new Set(
     checks.filter(({ unless = [] }) => unless.some((id) => ids.has(id))).map(({ id }) => id),
@@ -46,6 +53,42 @@ function problemOf(check: Check, exceeded: ReturnType<NonNullable<Check['find']>
   return {
     ...{ id, group, severity, scope, subject, workspaceId, permit, sentence, publicSentence },
     ...{ impact, firstStep, link, since },
+  };
+}
+
+/** Maximum number of problems in /readyz. */
+const MAX_LISTED = 50;
+
+/**
+ * Returns the problems that /readyz lists, most severe first: the problems of the process, and the problems of the
+ * installation that the process does not detect itself. /readyz needs no key, so it names no workspace.
+ */
+export function openProblems(own: readonly Problem[], installation: readonly Problem[]): Problem[] {
+  const ids = new Set(own.map(({ id }) => id));
+  const others = installation.filter(({ id }) => !ids.has(id));
+  const ofWorkspaces = others.filter(({ workspaceId }) => workspaceId !== null);
+  const idsOfWorkspaces = [...new Set(ofWorkspaces.map(({ id }) => id))];
+  return withoutConsequences([
+    ...own,
+    ...others
+      .filter(({ workspaceId }) => workspaceId === null)
+      .map((one) => ({ ...one, sentence: one.publicSentence })),
+    ...idsOfWorkspaces.map((id) => withoutNames(ofWorkspaces.filter((one) => one.id === id))),
+  ]).slice(0, MAX_LISTED);
+}
+
+/** Summarizes the problems of one check without the names of workspaces and of their streams, integrations or files. */
+function withoutNames(problems: readonly Problem[]): Problem {
+  const [first] = problems as [Problem];
+  const [link = '/'] = /^\/[^/#]*/.exec(first.link) ?? [];
+  const begun = problems.flatMap(({ since }) => (since ? [since.getTime()] : []));
+  const sentence =
+    problems.length === 1
+      ? 'A workspace has a problem. Run penstock status for the sentence.'
+      : `${grouped(problems.length)} problems of workspaces. Run penstock status for the sentences.`;
+  return {
+    ...{ ...first, subject: null, workspaceId: null, link, sentence, publicSentence: sentence },
+    since: begun.length > 0 ? new Date(Math.min(...begun)) : undefined,
   };
 }
 

@@ -127,13 +127,15 @@ export const storeChecks: readonly Check[] = [
     group: 'postgres',
     severity: 'critical',
     scope: 'installation',
-    evaluators: ['fleet'],
+    evaluators: ['fleet', 'process'],
     impact: 'Accepted objects do not take effect.',
     firstStep:
       'The server is a standby, or default_transaction_read_only is on. Set DATABASE_URL to the primary.',
     link: '/',
-    find: ({ postgres }) =>
-      postgres?.isReadOnly ? [{ sentence: 'Postgres is read-only: it refuses every write.' }] : [],
+    find: ({ postgres, own }) =>
+      postgres?.isReadOnly || own?.isReadOnly
+        ? [{ sentence: 'Postgres is read-only: it refuses every write.' }]
+        : [],
   },
   {
     id: 'postgres-rejects-writes',

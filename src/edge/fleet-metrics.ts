@@ -1,7 +1,5 @@
 import { Gauge, type Registry } from 'prom-client';
 import type { Problem } from '../checks/check.ts';
-import { createReader, type Reader, type ReaderOptions } from '../checks/read.ts';
-import { findProblems } from '../checks/registry.ts';
 import { withTimeout } from '../platform/lifecycle.ts';
 import { addGauge, addOldestMetric, largest } from '../processes/metrics.ts';
 import { createSurroundings } from '../processes/surroundings.ts';
@@ -37,10 +35,8 @@ export interface FleetSources {
   lanes: number;
   /** The setting DATA_DIR. */
   dataDir: string;
-  /** Dependencies that this process cannot use. */
-  lacking: NonNullable<ReaderOptions['lacking']>;
-  /** Error of the last heartbeat of this process. */
-  rejectsWrites: NonNullable<ReaderOptions['rejectsWrites']>;
+  /** Problems of the installation. */
+  problems(): readonly Problem[];
 }
 
 /**
@@ -283,18 +279,10 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
     'check',
     'severity',
   );
-  let reader: Reader | undefined;
   read(
     [problems],
-    async () => {
-      const { connection, lanes, dataDir, lacking, rejectsWrites } = sources;
-      reader ??= createReader({
-        ...{ pool, connection, queue: connection.kind, lanes, dataDir, lacking, rejectsWrites },
-        readsOnce: false,
-      });
-      return findProblems(await reader.read(), 'fleet');
-    },
-    (current: Problem[]) => {
+    async () => sources.problems(),
+    (current) => {
       for (const { id, severity } of current) problems.inc({ check: id, severity });
     },
   );

@@ -1,10 +1,11 @@
 import type { IncomingMessage } from 'node:http';
 import type { Express } from 'express';
 import type { Registry } from 'prom-client';
+import type { Problem } from '../checks/check.ts';
 import { isLeaving, withTimeout } from '../platform/lifecycle.ts';
 import { checkReadiness, type Dependencies, type Pings } from '../processes/dependencies.ts';
 import type { Heartbeat } from '../processes/heartbeat.ts';
-import { ownProblems } from '../processes/process.ts';
+import { readyzProblems } from '../processes/process.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { printedLoss } from '../queue/loss.ts';
 import type { Oldest } from '../queue/oldest.ts';
@@ -22,8 +23,10 @@ interface HealthSources {
   pool: Pool;
   connection: QueueConnection;
   pings: Pings;
-  dependencies: Pick<Dependencies, 'lacking'>;
+  dependencies: Pick<Dependencies, 'lacking' | 'isReadOnly'>;
   rejectsWrites: Heartbeat['rejectsWrites'];
+  /** Problems of the installation. They are listed, but do not make the process unready. */
+  problems(): readonly Problem[];
   registry: Registry;
   responses: Responses;
   /** Updates the metrics of the whole fleet, as far as they can be read in time; never rejects. */
@@ -70,11 +73,12 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       ...(stuck.length > 0 && { stuck }),
       ...(standstill > 0 && { standstill_seconds: standstill }),
       high_water: marks,
-      ...ownProblems(sources, {
+      ...readyzProblems(sources, {
         missing,
         loss,
         rejectsWrites: sources.rejectsWrites(),
         own: { stuck, standstill, marks },
+        installation: sources.problems(),
       }),
     });
   });

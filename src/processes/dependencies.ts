@@ -90,7 +90,9 @@ export interface Dependencies extends Service {
   missing(): Dependency[];
   /** Returns the missing dependencies with the time since when. */
   lacking(): Lacking[];
-  /** Sets the listener for a dependency that goes missing or is available again. */
+  /** Whether Postgres answers and refuses every write, at the last check. */
+  isReadOnly(): boolean;
+  /** Sets the listener for a dependency that goes missing or is available again, or for a changed `isReadOnly`. */
   onChange(listener: () => void): void;
 }
 
@@ -131,7 +133,12 @@ export function watchDependencies({
   let isComplete = () => {};
   let wasComplete = false;
 
-  const hasTables = createTablesCheck(pool);
+  let isReadOnly = false;
+  const hasTables = createTablesCheck(pool, (value) => {
+    const isChanged = value !== isReadOnly;
+    isReadOnly = value;
+    if (isChanged) changed();
+  });
   const check = async () =>
     causes(await findLacking(hasTables, connection, { pings, patience: PATIENCE_MS }));
 
@@ -217,6 +224,7 @@ export function watchDependencies({
     whenComplete,
     missing: () => lacking.map(({ name }) => name),
     lacking: () => lacking.map(({ name }) => ({ name, since: since.get(name) })),
+    isReadOnly: () => isReadOnly && !lacking.some(({ name }) => name === 'postgres'),
     onChange(listener) {
       changed = listener;
     },
@@ -289,24 +297,30 @@ interface CheckOptions {
   patience: number;
 }
 
+/** Reads no table. `transaction_read_only` is also on while a server is a standby. */
+const READ_ONLY = `select pg_catalog.current_setting('transaction_read_only') = 'on' as "isReadOnly"`;
+
 /**
  * Creates a check that Postgres answers and has the tables of this release. The list of migrations is read only every
- * MIGRATED_MS, and after each time that Postgres did not answer; otherwise the check runs an empty statement.
+ * MIGRATED_MS, and after each time that Postgres did not answer.
+ * @param noteReadOnly receives at each check whether Postgres is read-only
  */
-function createTablesCheck(pool: Pool): (patience: number) => Promise<boolean> {
+function createTablesCheck(
+  pool: Pool,
+  noteReadOnly: (value: boolean) => void,
+): (patience: number) => Promise<boolean> {
   let foundAt: number | undefined;
   return async (patience) => {
     const isKnown = foundAt !== undefined && performance.now() - foundAt < MIGRATED_MS;
     const before = foundAt;
     foundAt = undefined;
-    if (isKnown) {
-      await pool.query({ text: 'select 1', query_timeout: patience } as never);
-      foundAt = before;
-      return true;
-    }
-    const isFound = await isMigrated(pool, patience);
-    if (isFound) foundAt = performance.now();
-    return isFound;
+    if (!isKnown && !(await isMigrated(pool, patience))) return false;
+    const { rows } = await pool.query<{ isReadOnly: boolean }>({
+      ...{ text: READ_ONLY, query_timeout: patience },
+    } as never);
+    noteReadOnly(rows[0]!.isReadOnly);
+    foundAt = isKnown ? before : performance.now();
+    return true;
   };
 }
 

@@ -1,8 +1,9 @@
 import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
+import type { Problem } from '../checks/check.ts';
 import type { Dependency, OwnWork, Readings } from '../checks/readings.ts';
-import { findProblems, printedProblem } from '../checks/registry.ts';
+import { findProblems, openProblems, printedProblem } from '../checks/registry.ts';
 import type { Config } from '../platform/config.ts';
 import { packageVersion } from '../platform/files.ts';
 import { newId } from '../platform/ids.ts';
@@ -222,23 +223,37 @@ interface OwnFindings {
   loss: QueueLoss | undefined;
   rejectsWrites?: Readings['rejectsWrites'];
   own: { [Name in keyof OwnWork]: OwnWork[Name] | undefined };
+  /** Problems of the installation, if the process watches them. */
+  installation?: readonly Problem[];
 }
 
-/** Returns the problems that a process detects itself, for its /readyz; empty while it detects no problem. */
-export function ownProblems(
+/**
+ * Returns the problems for the /readyz of a process: those that the process detects itself, and those of the
+ * installation. Empty if there are none.
+ */
+export function readyzProblems(
   {
     connection,
     dependencies,
-  }: { connection: Pick<QueueConnection, 'kind'>; dependencies: Pick<Dependencies, 'lacking'> },
-  { missing, loss, rejectsWrites, own }: OwnFindings,
+  }: {
+    connection: Pick<QueueConnection, 'kind'>;
+    dependencies: Pick<Dependencies, 'lacking' | 'isReadOnly'>;
+  },
+  { missing, loss, rejectsWrites, own, installation = [] }: OwnFindings,
 ): { problems?: ReturnType<typeof printedProblem>[] } {
   const at = new Date(Date.now());
   const lacking = dependencies.lacking();
   const readings: Readings = {
-    ...{ at, queue: connection.kind, loss, rejectsWrites, own: own as OwnWork },
+    ...{
+      at,
+      queue: connection.kind,
+      loss,
+      rejectsWrites,
+      own: { ...own, isReadOnly: dependencies.isReadOnly() } as OwnWork,
+    },
     lacking: missing.map((name) => ({ name, since: lacking.find((one) => one.name === name)?.since ?? at })),
   };
-  const problems = findProblems(readings, 'process').map(printedProblem);
+  const problems = openProblems(findProblems(readings, 'process'), installation).map(printedProblem);
   return problems.length > 0 ? { problems } : {};
 }
 
@@ -264,7 +279,7 @@ interface StatusServerOptions {
   pool: Pool;
   connection: QueueConnection;
   pings: Pings;
-  dependencies: Pick<Dependencies, 'lacking'>;
+  dependencies: Pick<Dependencies, 'lacking' | 'isReadOnly'>;
   log: Log;
   rejectsWrites: Heartbeat['rejectsWrites'];
   /** Undefined until the process works. Until then it is not ready. */
@@ -296,7 +311,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
         ...(unreadable?.length && { unreadable }),
         ...(overdue?.length && { overdue }),
         ...(leaving && { leaving }),
-        ...ownProblems(
+        ...readyzProblems(
           { connection, dependencies },
           { missing, loss, rejectsWrites: options.rejectsWrites(), own: { stuck, unreadable, overdue } },
         ),

@@ -1,5 +1,7 @@
 import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
+import { createReader } from '../../src/checks/read.ts';
+import { findProblems } from '../../src/checks/registry.ts';
 import { addFleetMetrics } from '../../src/edge/fleet-metrics.ts';
 
 test('penstock_problems has problems that only the process itself detects', async () => {
@@ -12,11 +14,17 @@ test('penstock_problems has problems that only the process itself detects', asyn
     },
   };
   const connection = { kind: 'postgres', laneStore: { ready: () => false } };
-  const fleet = addFleetMetrics(registry, {
-    ...{ pool: pool as never, connection: connection as never, lanes: 1, dataDir: '/' },
-    ...{ depth: { lanes: async () => [] } as never, oldest: { ages: () => [], standstill: () => 0 } },
+  const stores = { pool: pool as never, connection: connection as never, lanes: 1, dataDir: '/' };
+  const reader = createReader({
+    ...{ ...stores, queue: 'postgres', readsOnce: false },
     lacking: () => [{ name: 'producer' }],
     rejectsWrites: () => ({ reason: 'disk full', since: new Date() }),
+  });
+  const problems = findProblems(await reader.read(), 'fleet');
+  const fleet = addFleetMetrics(registry, {
+    ...stores,
+    ...{ depth: { lanes: async () => [] } as never, oldest: { ages: () => [], standstill: () => 0 } },
+    problems: () => problems,
   });
   await fleet.refresh();
   const lines = await registry.getSingleMetricAsString('penstock_problems');

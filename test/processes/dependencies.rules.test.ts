@@ -11,12 +11,12 @@ afterEach(() => {
 /** Watches a Postgres that has all tables, and records its statements. */
 function watch() {
   const statements: string[] = [];
-  const answers = { isAway: false };
+  const answers = { isAway: false, isReadOnly: false };
   const pool = {
     async query({ text }: { text: string }) {
-      statements.push(text.includes('_prisma_migrations') ? 'migrations' : text);
+      statements.push(text.includes('_prisma_migrations') ? 'migrations' : 'read-only');
       if (answers.isAway) throw Object.assign(new Error('refused'), { code: 'ECONNREFUSED' });
-      return { rows: [{ applied: { includes: () => true } }] };
+      return { rows: [{ applied: { includes: () => true }, isReadOnly: answers.isReadOnly }] };
     },
   };
   const connection = { kind: 'postgres', ping: async () => {} };
@@ -30,9 +30,9 @@ test('the list of migrations is read every 10 s and after an outage of Postgres'
   vi.useFakeTimers();
   const { statements, answers, dependencies } = watch();
   await vi.advanceTimersByTimeAsync(9800);
-  expect(statements).toEqual(['migrations', ...Array(19).fill('select 1')]);
+  expect(statements).toEqual(['migrations', ...Array(20).fill('read-only')]);
   await vi.advanceTimersByTimeAsync(500);
-  expect(statements.at(-1)).toBe('migrations');
+  expect(statements.slice(-2)).toEqual(['migrations', 'read-only']);
   await vi.advanceTimersByTimeAsync(500);
   answers.isAway = true;
   await vi.advanceTimersByTimeAsync(1000);
@@ -50,8 +50,23 @@ test('dependencies are checked less often while the pollers of the process are s
   setPollPace((every) => every * 10);
   const { statements, dependencies } = watch();
   await vi.advanceTimersByTimeAsync(4900);
-  expect(statements).toHaveLength(1);
+  expect(statements).toEqual(['migrations', 'read-only']);
   await vi.advanceTimersByTimeAsync(200);
-  expect(statements).toHaveLength(2);
+  expect(statements).toEqual(['migrations', 'read-only', 'read-only']);
+  await dependencies.stop();
+});
+
+test('a Postgres that became read-only is reported within 500 ms, and so is its end', async () => {
+  vi.useFakeTimers();
+  const { answers, dependencies } = watch();
+  const changes: boolean[] = [];
+  dependencies.onChange(() => changes.push(dependencies.isReadOnly()));
+  await vi.advanceTimersByTimeAsync(600);
+  answers.isReadOnly = true;
+  await vi.advanceTimersByTimeAsync(500);
+  expect([dependencies.isReadOnly(), changes]).toEqual([true, [true]]);
+  answers.isReadOnly = false;
+  await vi.advanceTimersByTimeAsync(500);
+  expect([dependencies.isReadOnly(), changes]).toEqual([false, [true, false]]);
   await dependencies.stop();
 });

@@ -1,0 +1,180 @@
+import type { Service } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { type Poller, poll, rest } from '../platform/poll.ts';
+import { BEAT_SECONDS } from '../store/processes.ts';
+import type { Problem } from './check.ts';
+import type { Lacking, Readings } from './readings.ts';
+import { living } from './text.ts';
+
+/** Milliseconds between two readings. Processes report as often, so more readings would find nothing new. */
+const READ_MS = BEAT_SECONDS * 1000;
+
+/** Milliseconds between the reading that finds a new problem and the one that confirms it. */
+const CONFIRM_MS = 500;
+
+/** Minimum milliseconds between two lines about the start of one problem. */
+const REPEAT_MS = 60_000;
+
+/** The fleet at one point in time, with its problems. */
+export type Evaluated = Readings & { problems: readonly Problem[] };
+
+interface WatchOptions {
+  /** Name and id of the watching process. */
+  self: { name: 'web' | 'board'; id: string };
+  /** Reads the fleet and evaluates the checks. Never rejects. */
+  read(): Promise<Evaluated>;
+  /** Whether this process has confirmed an outage of its stores itself, so that one reading is sufficient. */
+  isOutage(): boolean;
+  log: Pick<Log, 'warn' | 'info'>;
+}
+
+/** A problem that exists now, or existed in the last REPEAT_MS. Times are from `performance.now()`. */
+interface Watched {
+  problem: Problem;
+  firstAt: number;
+  isConfirmed: boolean;
+  /** Whether the latest reading lacked the problem. Its end is confirmed by the next reading. */
+  isMissing: boolean;
+  /** Time of the end; undefined while the problem exists. */
+  endedAt?: number | undefined;
+  /** Time of the last line about the start; undefined if there was none. */
+  loggedAt?: number | undefined;
+  /** Whether the last line of the problem is about its start. */
+  isLogged: boolean;
+}
+
+/**
+ * Reads the problems of the installation every few seconds, for /readyz and the log. A problem counts when two
+ * readings in succession have it. Every web process and every console watches, and one of them logs: the oldest web
+ * process, or the oldest console if no web process runs.
+ */
+export class ProblemWatch implements Service {
+  readonly name = 'problems';
+  readonly #options: WatchOptions;
+  readonly #watched = new Map<string, Watched>();
+  readonly #poller: Poller;
+  #current: readonly Problem[] = [];
+  /** Whether this process logs. Kept while the list of processes cannot be read. */
+  #isSpeaker = false;
+  #isStopped = false;
+  #isDue = false;
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+    this.#poller = poll(READ_MS, () => this.runOnce());
+  }
+
+  /** Returns the confirmed problems of the last reading, most severe first. */
+  readonly problems = (): readonly Problem[] => this.#current;
+
+  /** Reads now instead of at the next interval. */
+  readonly soon = (): void => {
+    this.#isDue = true;
+    if (!this.#isStopped) void this.#poller.now();
+  };
+
+  /** Reads the problems, and reads again if a new one has to be confirmed. */
+  async runOnce(): Promise<void> {
+    do {
+      // A reading that has begun before a call of `soon` may lack the change.
+      this.#isDue = false;
+      const isUnconfirmed = await this.#readOnce();
+      if (!isUnconfirmed || this.#isStopped || this.#isDue) continue;
+      await rest(CONFIRM_MS);
+      if (!this.#isStopped) await this.#readOnce();
+    } while (this.#isDue && !this.#isStopped);
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#poller.stop();
+  }
+
+  /** @returns whether a problem started or ended that the next reading has to confirm */
+  async #readOnce(): Promise<boolean> {
+    const now = performance.now();
+    const evaluated = await this.#options.read();
+    const { problems } = evaluated;
+    this.#elect(evaluated);
+    const isUnconfirmed = this.#noteFound(problems, now);
+    // While a store is away, its problem hides others, which have not ended.
+    const isWhole = evaluated.lacking.length === 0 && !evaluated.unread;
+    const isMissed = isWhole && this.#noteMissing(new Set(problems.map(keyOf)), now);
+    this.#current = problems.filter((one) => this.#watched.get(keyOf(one))?.isConfirmed);
+    return isUnconfirmed || isMissed;
+  }
+
+  #elect({ processes }: Evaluated): void {
+    if (!processes) return;
+    const [web] = living(processes, 'web').sort(byId);
+    const [board] = living(processes, 'board').sort(byId);
+    this.#isSpeaker = (web ?? board)?.id === this.#options.self.id;
+  }
+
+  #noteFound(problems: readonly Problem[], now: number): boolean {
+    let isUnconfirmed = false;
+    for (const problem of problems) {
+      const known = this.#watched.get(keyOf(problem));
+      const isNew = known === undefined || known.endedAt !== undefined;
+      const isConfirmed = !isNew || this.#options.isOutage();
+      const one: Watched = {
+        ...(known ?? { isLogged: false }),
+        ...{ problem, isConfirmed, isMissing: false, endedAt: undefined },
+        firstAt: isNew ? now : known.firstAt,
+      };
+      this.#watched.set(keyOf(problem), one);
+      isUnconfirmed ||= !isConfirmed;
+      const isTooSoon = one.loggedAt !== undefined && now - one.loggedAt < REPEAT_MS;
+      if (!isConfirmed || one.isLogged || isTooSoon) continue;
+      Object.assign(one, { isLogged: true, loggedAt: now });
+      this.#logStart(problem);
+    }
+    return isUnconfirmed;
+  }
+
+  #noteMissing(found: ReadonlySet<string>, now: number): boolean {
+    let isUnconfirmed = false;
+    for (const [key, one] of this.#watched) {
+      if (found.has(key)) continue;
+      if (one.endedAt !== undefined) {
+        if (now - (one.loggedAt ?? 0) >= REPEAT_MS) this.#watched.delete(key);
+      } else if (!one.isConfirmed) this.#watched.delete(key);
+      else if (!one.isMissing) {
+        one.isMissing = true;
+        isUnconfirmed = true;
+      } else {
+        one.endedAt = now;
+        if (one.isLogged) this.#logEnd(one, now);
+        one.isLogged = false;
+      }
+    }
+    return isUnconfirmed;
+  }
+
+  #logStart({ id, subject, severity, sentence, since }: Problem): void {
+    if (!this.#isSpeaker) return;
+    const level = severity === 'info' ? 'info' : 'warn';
+    this.#options.log[level]({ check: id, subject, severity, problem: sentence, since }, 'problem began');
+  }
+
+  #logEnd({ problem: { id, subject, sentence }, firstAt }: Watched, now: number): void {
+    if (!this.#isSpeaker) return;
+    const seconds = Math.round((now - firstAt) / 1000);
+    this.#options.log.info({ check: id, subject, problem: sentence, seconds }, 'problem ended');
+  }
+}
+
+/** Returns whether a process itself sees that a store is away or refuses writes. It has confirmed this by a second check. */
+export const isOutage = (
+  dependencies: { lacking(): Lacking[]; isReadOnly(): boolean },
+  rejectsWrites: () => Readings['rejectsWrites'],
+): boolean =>
+  // A dependency without a start is not confirmed yet.
+  dependencies.lacking().some(({ since }) => since !== undefined) ||
+  dependencies.isReadOnly() ||
+  rejectsWrites() !== undefined;
+
+const keyOf = ({ id, subject }: Problem) => `${id} ${subject}`;
+
+/** Ids are UUIDv7, so the process with the lowest id is the oldest. */
+const byId = (one: { id: string }, other: { id: string }) => (one.id < other.id ? -1 : 1);
