@@ -1,7 +1,7 @@
 import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { type Poller, poll, rest } from '../platform/poll.ts';
-import { BEAT_SECONDS } from '../store/processes.ts';
+import { BEAT_SECONDS, SILENT_SECONDS } from '../store/processes.ts';
 import type { Problem } from './check.ts';
 import type { Lacking, Readings } from './readings.ts';
 import { living } from './text.ts';
@@ -11,6 +11,9 @@ const READ_MS = BEAT_SECONDS * 1000;
 
 /** Milliseconds between the reading that finds a new problem and the one that confirms it. */
 const CONFIRM_MS = 500;
+
+/** Milliseconds after SILENT_SECONDS without a heartbeat at which the process is read as silent. */
+const SILENCE_MARGIN_MS = 50;
 
 /** Minimum milliseconds between two lines about the start of one problem. */
 const REPEAT_MS = 60_000;
@@ -58,6 +61,7 @@ export class ProblemWatch implements Service {
   #isSpeaker = false;
   #isStopped = false;
   #isDue = false;
+  #silence: NodeJS.Timeout | undefined;
 
   constructor(options: WatchOptions) {
     this.#options = options;
@@ -87,6 +91,7 @@ export class ProblemWatch implements Service {
 
   async stop(): Promise<void> {
     this.#isStopped = true;
+    clearTimeout(this.#silence);
     await this.#poller.stop();
   }
 
@@ -96,12 +101,22 @@ export class ProblemWatch implements Service {
     const evaluated = await this.#options.read();
     const { problems } = evaluated;
     this.#elect(evaluated);
+    this.#scheduleSilence(evaluated);
     const isUnconfirmed = this.#noteFound(problems, now);
     // While a store is away, its problem hides others, which have not ended.
     const isWhole = evaluated.lacking.length === 0 && !evaluated.unread;
     const isMissed = isWhole && this.#noteMissing(new Set(problems.map(keyOf)), now);
     this.#current = problems.filter((one) => this.#watched.get(keyOf(one))?.isConfirmed);
     return isUnconfirmed || isMissed;
+  }
+
+  /** Schedules a reading for the moment at which a process without heartbeats counts as gone. */
+  #scheduleSilence({ processes = [] }: Evaluated): void {
+    clearTimeout(this.#silence);
+    const left = processes
+      .map(({ silentSeconds }) => 1000 * (SILENT_SECONDS - silentSeconds) + SILENCE_MARGIN_MS)
+      .filter((milliseconds) => milliseconds > 0 && milliseconds < READ_MS);
+    if (left.length > 0) this.#silence = setTimeout(this.soon, Math.min(...left)).unref();
   }
 
   #elect({ processes }: Evaluated): void {

@@ -40,7 +40,7 @@ export interface Fleet {
   /** Starts a web process. `env` is added to the fleet's; `dist` is the build of another release. */
   startEdge(port?: number, env?: Record<string, string>, dist?: string): Promise<Member>;
   startWorker(env?: Record<string, string>, dist?: string): Promise<Member>;
-  startSync(): Promise<Member>;
+  startSync(env?: Record<string, string>): Promise<Member>;
   startBoard(): Promise<Member>;
   /** Sends a signal, by default SIGKILL, and waits for the end. */
   end(member: Member, signal?: NodeJS.Signals): Promise<{ code: number | null; milliseconds: number }>;
@@ -101,8 +101,8 @@ export async function startFleetOn(
         WORKER_PORT: String(await leasePort()),
         ...extra,
       }),
-    startSync: async () =>
-      start('dist/workers/sync.js', fleet.syncs, { SYNC_PORT: String(await leasePort()) }),
+    startSync: async (extra) =>
+      start('dist/workers/sync.js', fleet.syncs, { SYNC_PORT: String(await leasePort()), ...extra }),
     startBoard: async () =>
       start('dist/src/board.js', fleet.boards, { BOARD_PORT: String(await leasePort()) }),
     async end(member, signal = 'SIGKILL') {
