@@ -275,6 +275,7 @@ async function main(host: Host): Promise<void> {
         pings,
         dependencies,
         rejectsWrites,
+        refusedPerSecond: () => heartbeat?.refusedPerSecond() ?? 0,
         problems,
         registry: metrics.registry,
         responses,

@@ -25,6 +25,8 @@ interface HealthSources {
   pings: Pings;
   dependencies: Pick<Dependencies, 'lacking' | 'isReadOnly'>;
   rejectsWrites: Heartbeat['rejectsWrites'];
+  /** Requests per second that this process refused between its last two heartbeats. */
+  refusedPerSecond(): number;
   /** Problems of the installation. They are listed, but do not make the process unready. */
   problems(): readonly Problem[];
   registry: Registry;
@@ -77,7 +79,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
         missing,
         loss,
         rejectsWrites: sources.rejectsWrites(),
-        own: { stuck, standstill, marks },
+        own: { stuck, standstill, marks, refusedPerSecond: sources.refusedPerSecond() },
         installation: sources.problems(),
       }),
     });

@@ -55,6 +55,8 @@ export interface Heartbeat extends Service {
   soon(): void;
   /** Seconds by which the clock of Postgres is ahead, at the last heartbeat. Undefined if it is older than FRESH_MS. */
   clockSkew(): number | undefined;
+  /** Requests per second that were answered with 429 or 503 between the last two heartbeats. */
+  refusedPerSecond(): number;
   /** Why Postgres refuses the heartbeats or the work of this process; undefined if it accepts them or does not answer. */
   rejectsWrites(): Readings['rejectsWrites'];
 }
@@ -90,6 +92,7 @@ export function startHeartbeat(
     version: packageVersion,
   };
   let beats = 0;
+  let refusedPerSecond = 0;
   const writes = new WriteRefusals();
   let skew: { milliseconds: number; at: number } | undefined;
   const counted = () => ({ objects: pulse.objects(), refused: pulse.refused?.() ?? 0 });
@@ -101,7 +104,7 @@ export function startHeartbeat(
     const now = sample();
     const seconds = Math.max(0.001, (now.at - before.at) / 1000);
     const objectsPerSecond = Math.max(0, (now.objects - before.objects) / seconds);
-    const refusedPerSecond = Math.max(0, (now.refused - before.refused) / seconds);
+    refusedPerSecond = Math.max(0, (now.refused - before.refused) / seconds);
     const loopBusy = performance.eventLoopUtilization(now.loop, before.loop).utilization;
     before = now;
     const figures = {
@@ -153,6 +156,7 @@ export function startHeartbeat(
       }, SOON_MS);
       pending.unref();
     },
+    refusedPerSecond: () => refusedPerSecond,
     clockSkew: () => (skew && performance.now() - skew.at < FRESH_MS ? skew.milliseconds / 1000 : undefined),
     rejectsWrites: () => writes.refusal ?? pulse.refusal?.(),
     async stop() {

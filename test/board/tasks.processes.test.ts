@@ -1,16 +1,21 @@
 import { randomBytes } from 'node:crypto';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import type { BrowserContext, Page } from 'playwright-core';
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { createApiKey } from '../../src/store/api-keys.ts';
 import { indexUsers } from '../../src/store/user-search.ts';
 import { openBrowser } from '../setup/browser.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
+import { startProcess } from '../setup/processes.ts';
 import { signIn, troublesOf } from './browser-console.ts';
 import { type Console, openConsole } from './console-scene.ts';
-import { failedEvent } from './installation.ts';
+import { failedEvent, tester } from './installation.ts';
 
 /** Each task is done on both screens. The other color scheme of the width is checked at the end of the task. */
 const screens = [
@@ -27,7 +32,7 @@ describe.each(screens)(
     let browser: BrowserContext;
     let page: Page;
     let receiver: Server;
-    const received: string[] = [];
+    const received: { path: string; body: string }[] = [];
     beforeAll(async () => {
       // Creating a stream needs a key for its secret, and a network in which its destination may be.
       scene = await openConsole({
@@ -35,8 +40,10 @@ describe.each(screens)(
       });
       await indexUsers(scene.installation.database.pool);
       receiver = createServer((request, response) => {
-        received.push(request.url!);
-        request.resume().on('end', () => response.end());
+        void text(request).then((body) => {
+          received.push({ path: request.url!, body });
+          response.end();
+        });
       }).listen(0, '127.0.0.1');
       browser = await openBrowser();
       page = await browser.newPage();
@@ -95,6 +102,34 @@ describe.each(screens)(
     async function press(name: string): Promise<void> {
       await tabTo(name);
       await page.keyboard.press('Enter');
+    }
+
+    /** Sends an event over the API. The processes that apply and deliver it end with this test. */
+    async function sendEvent(name: string): Promise<void> {
+      const { installation, shop } = scene;
+      const [port, workerPort, syncPort] = [await leasePort(), await leasePort(), await leasePort()].map(
+        String,
+      );
+      const ports = { PORT: port!, WORKER_PORT: workerPort!, SYNC_PORT: syncPort! };
+      const env = { ...installation.env, ...ports };
+      const files = ['dist/src/web.js', 'dist/workers/worker.js', 'dist/workers/sync.js'];
+      const processes = files.map((file) => startProcess(file, env));
+      onTestFinished(async () => {
+        for (const one of processes) one.kill();
+        await Promise.all(processes.map(({ exit }) => exit));
+      });
+      const { secret } = await createApiKey(installation.database, tester, {
+        ...{ workspaceId: shop, name, permissions: ['users.track'], ipAllowlist: [] },
+      });
+      const post = () =>
+        fetch(`http://127.0.0.1:${port}/users/track`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
+          body: JSON.stringify({
+            events: [{ external_id: 'user-1', name, time: new Date().toISOString() }],
+          }),
+        });
+      await waitUntil(async () => (await post()).status === 201, { what: 'an accepted event' });
     }
 
     /** Opens the page of Ada from the search by a part of the name. */
@@ -210,7 +245,18 @@ describe.each(screens)(
       await Promise.all([page.waitForEvent('load'), press('Go to the stream')]);
       await press(`Test warehouse-${width}`);
       await page.getByRole('status').getByText('The destination accepted an empty batch.').waitFor();
-      expect(received.at(-1)).toBe('/in');
+      expect(received.at(-1)?.path).toBe('/in');
+      await check();
+      const sentAt = received.length;
+      await sendEvent(`parcel-${width}`);
+      const isReceived = () => received.slice(sentAt).some(({ body }) => body.includes(`parcel-${width}`));
+      await waitUntil(isReceived, { what: 'the event at the receiver' });
+      const cell = page.getByText(/^[1-9]\d*$/);
+      const delivered = page
+        .locator('dt', { hasText: /^Delivered$/ })
+        .locator('+ dd')
+        .filter({ has: cell });
+      await expect.poll(async () => (await page.reload()) && delivered.count()).toBe(1);
       await check();
     });
 
