@@ -45,8 +45,8 @@ interface Fault {
 
 const faults: Fault[] = [
   { fault: 'killed', store: 'Redis', begin: () => fleet.redis!.kill(), end: restartRedis },
-  { fault: 'frozen', store: 'Redis', begin: () => process.kill(fleet.redis!.pid, 'SIGSTOP'), end: wakeRedis },
   { fault: 'stopped', store: 'Postgres', begin: () => postgres.leave(), end: () => postgres.comeBack() },
+  { fault: 'frozen', store: 'Redis', begin: () => process.kill(fleet.redis!.pid, 'SIGSTOP'), end: wakeRedis },
   { fault: 'frozen', store: 'Postgres', begin: () => postgres.standStill(), end: () => postgres.comeBack() },
 ];
 
@@ -60,6 +60,7 @@ async function wakeRedis(): Promise<void> {
 
 describe.each(faults)('$fault $store', ({ fault, store, begin, end }) => {
   test('the fault is named within a second, and no other problem is listed', async ({ annotate }) => {
+    await surfaces.untilLoggable(away[store]);
     await surfaces.untilNormal();
     const lines = processes.map(({ log }) => log.length);
     let ended: Promise<unknown> | undefined;
