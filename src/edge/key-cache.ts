@@ -1,10 +1,11 @@
 import { BlockList, isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
-import { batchCalls } from '../platform/concurrency.ts';
+import { Batcher } from '../platform/batcher.ts';
 import { withTimeout } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { type ApiKeyRow, findApiKeys, hashApiKey } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
+import { isPostgresUnavailable } from '../store/error-cause.ts';
 import type { Channel } from '../store/subscription-states.ts';
 
 export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist' | 'groups' | 'blocked'> {
@@ -68,7 +69,12 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
    * A separate cache, so that invalid keys cannot evict valid ones, which are needed while Postgres is unavailable.
    */
   const madeUp = new LRUCache<string, Known>({ max: MAX_KEYS });
-  const findOne = batchCalls((hashes: Buffer[]) => findApiKeys(pool, hashes), MAX_BATCH);
+  const lookUps = new Batcher({
+    run: (hashes: Buffer[]) => findApiKeys(pool, hashes),
+    maxCalls: MAX_BATCH,
+    bytesOf: ({ length }) => length,
+    isOutage: isPostgresUnavailable,
+  });
   let renewedAt = Number.NEGATIVE_INFINITY;
 
   /** @throws if Postgres does not answer and the key was not confirmed within the last minute */
@@ -156,7 +162,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
 
   async function lookUp(secret: string, entry: Known, now: number): Promise<void> {
     try {
-      const row = await findOne(hashApiKey(secret));
+      const row = await lookUps.call(hashApiKey(secret));
       learn(secret, entry, { row, now });
     } catch (error) {
       entry.failedAt = now;

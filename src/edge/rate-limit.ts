@@ -1,4 +1,5 @@
 import type { BucketSize, Take, TokenBuckets } from '../limits/token-buckets.ts';
+import { Batcher } from '../platform/batcher.ts';
 import type { BucketName } from '../schemas/limits.ts';
 import { bucketsOf, rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import type { ApiKey } from './key-cache.ts';
@@ -18,8 +19,8 @@ export interface Allowance {
 }
 
 interface Bucket {
-  waiting: ((allowance: Allowance | Error) => void)[];
-  running: boolean;
+  /** Requests that wait for a take. They all send the same command, so an error of one take rejects all of them. */
+  takes: Batcher<undefined, Allowance>;
   /** Limit of the last request, so that a changed limit applies from the next take on. */
   size: BucketSize;
   /** Tokens after the last take: left in the store, and taken ahead by this process. */
@@ -54,6 +55,9 @@ const LEASE = 500;
  */
 const MAX_SHARE_AHEAD = 1 / 32;
 
+/** Maximum number of requests that share a take. */
+const MAX_TAKEN = 10_000;
+
 /**
  * Limits requests by taking one token per request. Requests of one bucket that arrive during a take share the next
  * one, which is one round trip for all of them. It never grants more than the bucket holds. A busy web process takes
@@ -72,44 +76,37 @@ export function createRateLimiter(store: TokenBuckets, rules: VendorRules = rule
     const name = `${key.workspaceId}:${bucketName}`;
     let bucket = buckets.get(name);
     if (!bucket) {
-      bucket = { waiting: [], running: false, size, left: 0, ahead: 0, reset: 0, takenAt: 0, requests: 0 };
+      const takes = new Batcher<undefined, Allowance>({
+        run: (requests) => takeFor(name, bucket!, requests.length),
+        maxCalls: MAX_TAKEN,
+        bytesOf: () => 0,
+        isOutage: () => true,
+        // The store collects the takes of all buckets.
+        startsAtOnce: true,
+      });
+      bucket = { takes, size, left: 0, ahead: 0, reset: 0, takenAt: 0, requests: 0 };
       buckets.set(name, bucket);
     }
-    const current = bucket;
-    current.requests++;
-    current.size = size;
-    if (current.waiting.length === 0 && hasAhead(current)) return takeAhead(current, size.requests);
-    return new Promise((resolve, reject) => {
-      current.waiting.push((result) => (result instanceof Error ? reject(result) : resolve(result)));
-      if (!current.running) void run(name, current);
-    });
+    bucket.requests++;
+    bucket.size = size;
+    if (bucket.takes.waiting === 0 && hasAhead(bucket)) return takeAhead(bucket, size.requests);
+    return bucket.takes.call(undefined);
   }
 
-  async function run(name: string, bucket: Bucket): Promise<void> {
-    bucket.running = true;
-    while (bucket.waiting.length > 0) {
-      const { size } = bucket;
-      const limit = size.requests;
-      while (bucket.waiting.length > 0 && hasAhead(bucket)) bucket.waiting.shift()!(takeAhead(bucket, limit));
-      const waiting = bucket.waiting;
-      if (waiting.length === 0) break;
-      bucket.waiting = [];
-      const ahead = wantedAhead(bucket);
-      bucket.ahead = 0;
-      try {
-        const taken = await store.take(name, size, waiting.length + ahead);
-        bucket.left = taken.left;
-        bucket.ahead = Math.max(0, taken.granted - waiting.length);
-        bucket.reset = Math.ceil((taken.now + taken.untilFull) / 1000);
-        share(taken, { bucket, limit, isOnClock }, waiting);
-      } catch (error) {
-        // Requests that waited for this take would have to wait as long again, so they are refused with it.
-        const behind = bucket.waiting;
-        bucket.waiting = [];
-        for (const answer of [...waiting, ...behind]) answer(error as Error);
-      }
-    }
-    bucket.running = false;
+  /** Returns the allowances of the first requests: those with tokens taken ahead, or all of them after a take. */
+  async function takeFor(name: string, bucket: Bucket, requests: number): Promise<Allowance[]> {
+    const { size } = bucket;
+    const limit = size.requests;
+    const allowances: Allowance[] = [];
+    while (allowances.length < requests && hasAhead(bucket)) allowances.push(takeAhead(bucket, limit));
+    if (allowances.length > 0) return allowances;
+    const ahead = wantedAhead(bucket);
+    bucket.ahead = 0;
+    const taken = await store.take(name, size, requests + ahead);
+    bucket.left = taken.left;
+    bucket.ahead = Math.max(0, taken.granted - requests);
+    bucket.reset = Math.ceil((taken.now + taken.untilFull) / 1000);
+    return share(taken, { bucket, limit, isOnClock }, requests);
   }
 
   return { take, sizeOf };
@@ -135,23 +132,23 @@ function wantedAhead(bucket: Bucket): number {
   return wanted < MIN_AHEAD ? 0 : wanted;
 }
 
-/** First come, first served. */
+/** Returns the allowances of requests in the order of their arrival: the first ones get the granted tokens. */
 function share(
   { granted, left, untilOne, now }: Take,
   { bucket: { ahead, reset }, limit, isOnClock }: { bucket: Bucket; limit: number; isOnClock: boolean },
-  waiting: ((allowance: Allowance) => void)[],
-): void {
+  requests: number,
+): Allowance[] {
   // Both are rounded up, so that a client with a clock in whole seconds does not retry too early.
   const retryAfter = Math.max(1, Math.ceil(untilOne / 1000));
   const retryAt = isOnClock ? reset : Math.ceil(now / 1000) + retryAfter;
-  for (let index = 0; index < waiting.length; index++) {
+  return Array.from({ length: requests }, (_, index) => {
     const allowed = index < granted;
-    waiting[index]!({
+    return {
       allowed,
       limit,
-      remaining: allowed ? left + ahead + Math.min(granted, waiting.length) - index - 1 : 0,
+      remaining: allowed ? left + ahead + Math.min(granted, requests) - index - 1 : 0,
       reset: allowed ? reset : retryAt,
       retryAfter: allowed ? 0 : retryAfter,
-    });
-  }
+    };
+  });
 }

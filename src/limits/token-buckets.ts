@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Batcher } from '../platform/batcher.ts';
 import { now } from '../platform/clock.ts';
-import { batchCalls } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import { packageRoot } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { openProducerRedis, type QueueConnection } from '../queue/connection.ts';
 import { prefixOf } from '../queue/lanes.ts';
-import { answerOf, isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
+import { answerOf, isCluster, pingRedis, type RedisClient, RedisUnavailable } from '../queue/open-redis.ts';
 import { rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import type { Pool } from '../store/database.ts';
 import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/rate-limits.ts';
@@ -80,11 +80,17 @@ export function redisTokenBuckets(
   if (!isCluster(redis)) {
     // Batching matters: a thousand workspaces with a few requests per second each would otherwise be hundreds
     // of round trips, and as many writes to disk.
-    const takeBatched = batchCalls((takes: WantedTake[]) => {
-      const names = takes.map(({ key }) => `{penstock}:limit:${key}`);
-      return takeAll(names, takes);
-    }, MAX_TAKES);
-    return { take: (key, size, wanted) => takeBatched({ key, size, wanted }) };
+    const takes = new Batcher({
+      run: (batch: WantedTake[]) =>
+        takeAll(
+          batch.map(({ key }) => `{penstock}:limit:${key}`),
+          batch,
+        ),
+      maxCalls: MAX_TAKES,
+      bytesOf: ({ key }) => key.length,
+      isOutage: (error) => error instanceof RedisUnavailable,
+    });
+    return { take: (key, size, wanted) => takes.call({ key, size, wanted }) };
   }
   return {
     // Buckets are never used together, so they are spread over all servers of the cluster, and each command

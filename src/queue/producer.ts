@@ -1,8 +1,9 @@
 import { LRUCache } from 'lru-cache';
-import { batchCalls } from '../platform/concurrency.ts';
+import { Batcher } from '../platform/batcher.ts';
 import type { Log } from '../platform/log.ts';
 import { rest } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
+import { isPostgresUnavailable } from '../store/error-cause.ts';
 import { findHomes, type Home, recordHome } from '../store/queue-shards.ts';
 import type { WriteRefusals } from '../store/write-refusals.ts';
 import type { QueueConnection } from './connection.ts';
@@ -85,10 +86,15 @@ interface ShardingOptions {
 function createSharding({ pool, moves, shards, lanes, producer }: ShardingOptions) {
   const homes = new LRUCache<string, Home>({ max: MAX_HOMES });
   const shardStates = Array.from({ length: shards }, (): Known => unknown());
-  const find = batchCalls<string, Home | undefined>(async (ids) => {
-    const homeById = await findHomes(pool, ids);
-    return ids.map((id) => homeById.get(id));
-  }, MAX_BATCH);
+  const lookUps = new Batcher<string, Home | undefined>({
+    async run(ids) {
+      const homeById = await findHomes(pool, ids);
+      return ids.map((id) => homeById.get(id));
+    },
+    maxCalls: MAX_BATCH,
+    bytesOf: ({ length }) => length,
+    isOutage: isPostgresUnavailable,
+  });
 
   /** Returns the move of a workspace from its cached shard; undefined if the cached shard is as new as that move. */
   function leaves(id: string, { shard, moves: count }: Home): Move | undefined {
@@ -114,7 +120,7 @@ function createSharding({ pool, moves, shards, lanes, producer }: ShardingOption
   async function settled(id: string): Promise<number> {
     for (;;) {
       if (!homes.has(id)) {
-        const stored = await find(id).catch((error: unknown) => {
+        const stored = await lookUps.call(id).catch((error: unknown) => {
           throw new QueueUnavailable('it is not known which shard the workspace has', { cause: error });
         });
         // An unknown workspace uses the first shard.
