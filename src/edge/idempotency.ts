@@ -6,6 +6,7 @@ import type { Log } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
 import { canonicalPieces, type Json } from '../profile/json.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
+import { handOver } from '../queue/hand-over.ts';
 import type { LaneEntry } from '../queue/lanes.ts';
 import { shapeOf, withIdsOf } from '../queue/pack.ts';
 import type { Pool } from '../store/database.ts';
@@ -268,6 +269,13 @@ interface Queued {
  */
 export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits }: Queued): Attempt {
   let own: { plan: Plan; bytes: number } | undefined;
+
+  /** Adds envelopes without retries: the client waits for at most 2 s and retries the request itself. */
+  function handOverOnce(entries: LaneEntry[], bytes: number): Promise<unknown> {
+    const add = (present: LaneEntry[]) => queue.add(present, bytes);
+    return handOver(entries, { lanes: queue.lanes, add }, { patience: 0 });
+  }
+
   return {
     async begin() {
       const plan = await makePlan();
@@ -281,10 +289,10 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits
       const entries = outbox!.entries as LaneEntry[];
       if (requestId === request.request_id && own) {
         const { plan, bytes } = own;
-        await queue.add(entries, bytes);
+        await handOverOnce(entries, bytes);
         return answer(plan, entries);
       }
-      await queue.add(entries, JSON.stringify(entries).length);
+      await handOverOnce(entries, JSON.stringify(entries).length);
       const accepted = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
       // The outcome of the objects would need the plan, which is not stored, so the answer is that of a wait that
       // timed out.

@@ -19,7 +19,7 @@ export interface Allowance {
 }
 
 interface Bucket {
-  /** Requests that wait for a take. They all send the same command, so an error of one take rejects all of them. */
+  /** Requests that wait for a take. All of them need the same command, so an error of one take rejects all. */
   takes: Batcher<undefined, Allowance>;
   /** Limit of the last request, so that a changed limit applies from the next take on. */
   size: BucketSize;

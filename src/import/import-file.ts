@@ -15,11 +15,11 @@ import {
   type ImportKey,
   type ImportProgress,
   insertImport,
-  STAGED_DAYS,
   type StoredImport,
   withImportLock,
 } from '../store/imports.ts';
 import { listProcesses } from '../store/processes.ts';
+import { STAGED_DAYS } from '../store/staged-envelopes.ts';
 import type { Input } from './open-input.ts';
 import { openRefusedRows, requireFree } from './refused-rows.ts';
 import {

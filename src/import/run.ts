@@ -1,18 +1,9 @@
-import type { AcceptedObject } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
-import { backOff, until } from '../platform/poll.ts';
-import { inPresentLanes } from '../queue/installation.ts';
-import { type LaneEntry, type LaneProducer, QueueUnavailable } from '../queue/lanes.ts';
-import { pack } from '../queue/pack.ts';
+import { handOver, lanesOf, Outbox, type Packing, packStaged, TakenOver } from '../queue/hand-over.ts';
+import { type LaneProducer, QueueUnavailable } from '../queue/lanes.ts';
 import type { Pool } from '../store/database.ts';
-import {
-  finishImport,
-  type ImportKey,
-  type ImportProgress,
-  type StagedEnvelopes,
-  type StoredImport,
-  stageEnvelopes,
-} from '../store/imports.ts';
+import { finishImport, type ImportProgress, type StoredImport, stageEnvelopes } from '../store/imports.ts';
+import type { StagedEnvelopes } from '../store/staged-envelopes.ts';
 import type { RefusedRows } from './refused-rows.ts';
 import { type createCallers, type MappedRow, type RowValidator, validateRows } from './rows.ts';
 import { ImportError } from './unpack.ts';
@@ -21,16 +12,9 @@ import type { Yielding } from './yielding.ts';
 /** Maximum characters of a chunk, unless a single row has more. The outbox and a flush accept this size. */
 const MAX_CHUNK_CHARACTERS = 2_097_152;
 
-/** Milliseconds for which an unavailable queue is retried. */
-const QUEUE_TIMEOUT_MS = 60_000;
-const FIRST_PAUSE_MS = 100;
-const MAX_PAUSE_MS = 2000;
-
-interface ImportOptions {
+interface ImportOptions extends Packing {
   pool: Pool;
   producer: LaneProducer;
-  lanes: number;
-  maxEnvelopeObjects: number;
   judge: RowValidator;
   callerOf: ReturnType<typeof createCallers>;
   refusedRows: RefusedRows;
@@ -51,7 +35,7 @@ export interface ImportEnd extends ImportProgress {
 /** Envelopes that are added to the lanes together. */
 interface Chunk {
   progress: ImportProgress;
-  staged: StagedEnvelopes & { entries: LaneEntry[] };
+  staged: StagedEnvelopes;
 }
 
 /**
@@ -68,49 +52,33 @@ export async function runImport(
   rows: AsyncIterable<MappedRow[]>,
   importing: ImportOptions,
 ): Promise<ImportEnd> {
-  const { pool, refusedRows, yielding, onProgress, leaving, lanes } = importing;
+  const { pool, producer, lanes, refusedRows, yielding, onProgress, leaving } = importing;
   let progress: ImportProgress = progressOf(stored);
   let warned = 0;
-  let adding = stored.staged
-    ? addToLanes(inPresentLanes(stored.staged as LaneEntry[], lanes), importing)
-    : undefined;
-  await adding;
-  await refusedRows.resume(progress.refusedBytes);
+  const outbox = new Outbox<Chunk, unknown>({
+    async store({ next = { progress, staged: EMPTY } }) {
+      const step = { expected: progress.rows, ...next };
+      if (!(await stageEnvelopes(pool, stored, step))) throw new TakenOver();
+      progress = next.progress;
+      return true;
+    },
+    handOver: ({ staged }) => handOver(staged.entries, lanesOf(producer, lanes), { leaving }),
+  });
 
-  async function take(chunk: Chunk): Promise<void> {
-    // Wait until the lanes have the previous chunk, because this one replaces it in the outbox.
-    await adding;
-    const { progress: next, staged } = chunk;
-    if (!(await stageEnvelopes(pool, stored, { expected: progress.rows, progress: next, staged })))
-      throw takenOver(stored);
-    progress = next;
-    onProgress(progress);
-    adding = addToLanes(staged.entries, importing);
-    // The next chunk, or the end of the import, awaits `adding` and gets its error.
-    adding.catch(() => {});
-  }
-
-  /** Removes envelopes that the lanes have from the outbox, because they contain personal data. */
-  async function clear(): Promise<void> {
-    await adding;
-    const staged = { entries: [], envelopeIds: [] };
-    await stageEnvelopes(pool, stored, { expected: progress.rows, progress, staged });
-  }
-
-  let isLeft: boolean;
   try {
-    isLeft = await takeAll();
+    if (stored.staged) outbox.resume({ progress, staged: { ...EMPTY, entries: stored.staged } });
+    await outbox.handedOver();
+    await refusedRows.resume(progress.refusedBytes);
+    const isLeft = await takeAll();
+    await outbox.handedOver();
+    if (isLeft) await outbox.advance();
+    else if (!(await finishImport(pool, stored, progress.rows))) throw new TakenOver();
+    return { ...progress, end: isLeft ? 'left' : 'finished', warned };
   } catch (error) {
-    await clear().catch(() => {});
-    throw error;
+    // Removes envelopes that the lanes have, because they contain personal data. Others stay in the outbox.
+    await outbox.advance().catch(() => {});
+    throw importErrorOf(error, stored.file);
   }
-  await adding;
-  if (isLeft) {
-    await clear();
-    return { ...progress, end: 'left', warned };
-  }
-  if (!(await finishImport(pool, stored, progress.rows))) throw takenOver(stored);
-  return { ...progress, end: 'finished', warned };
 
   /** Resolves to whether the import was asked to stop before the end. */
   async function takeAll(): Promise<boolean> {
@@ -135,7 +103,11 @@ export async function runImport(
         workspace_id: stored.workspaceId,
         accepted_at: new Date(caller.now).toISOString(),
       };
-      await take({ progress: next, staged: packed(objects, { request, size }, importing) });
+      await outbox.advance({
+        progress: next,
+        staged: packStaged({ request, objects, bytes: size }, importing),
+      });
+      onProgress(progress);
       yielding.worked(performance.now() - started);
     }
     return false;
@@ -146,24 +118,17 @@ function progressOf({ rows, accepted, refused, refusedBytes }: ImportProgress): 
   return { rows, accepted, refused, refusedBytes };
 }
 
-function takenOver({ file }: StoredImport & ImportKey): ImportError {
-  return new ImportError(`${file}: another process has taken over this import`);
-}
+const EMPTY: StagedEnvelopes = { entries: [], envelopeIds: [] };
 
-interface Request {
-  request: { request_id: string; workspace_id: string; accepted_at: string };
-  size: number;
-}
-
-function packed(
-  objects: AcceptedObject[],
-  { request, size }: Request,
-  { lanes, maxEnvelopeObjects }: ImportOptions,
-): Chunk['staged'] {
-  if (objects.length === 0) return { entries: [], envelopeIds: [] };
-  const entries = pack([{ request, objects, bytes: size }], lanes, maxEnvelopeObjects);
-  // The ledger identifies a fence by the envelope of its first lane only.
-  return { entries, envelopeIds: [...new Set(entries.map(({ id, envelope }) => envelope.fence?.id ?? id))] };
+/** Returns the error with which an import ends, so that the operator knows what to do. */
+function importErrorOf(error: unknown, file: string): unknown {
+  if (error instanceof TakenOver)
+    return new ImportError(`${file}: another process has taken over this import`, { cause: error });
+  if (!(error instanceof QueueUnavailable)) return error;
+  const why = ((error.cause as Error | undefined) ?? error).message;
+  return new ImportError(`the queue did not accept the rows (${why}); run the same command again to resume`, {
+    cause: error,
+  });
 }
 
 /**
@@ -191,29 +156,4 @@ async function* toChunks(
     }
   }
   if (chunk.length > 0) yield chunk;
-}
-
-/**
- * Adds entries and retries until the queue has accepted them. Adding an entry twice has no second effect.
- * @throws {ImportError}
- */
-async function addToLanes(entries: LaneEntry[], { producer, leaving }: ImportOptions): Promise<void> {
-  if (entries.length === 0) return;
-  const add = () =>
-    producer.add(entries).then(
-      () => undefined,
-      (error: unknown) => {
-        if (error instanceof QueueUnavailable) return error;
-        throw error;
-      },
-    );
-  const cause = await until(add, {
-    ...{ every: backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS), deadline: Date.now() + QUEUE_TIMEOUT_MS, leaving },
-    isSo: (failure) => failure === undefined,
-  });
-  if (cause === undefined) return;
-  const why = ((cause.cause as Error | undefined) ?? cause).message;
-  throw new ImportError(`the queue did not accept the rows (${why}); run the same command again to resume`, {
-    cause,
-  });
 }

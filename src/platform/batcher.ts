@@ -28,7 +28,7 @@ interface Call<Key, Result> {
 
 /**
  * Collects concurrent calls into batches, so that a thousand calls become a few statements or commands. One batch runs
- * at a time. Calls that arrive meanwhile share the next batch; there is no timer.
+ * at a time. Calls that arrive meanwhile share the next batch, which starts when the running batch ends.
  */
 export class Batcher<Key, Result> {
   readonly #settings: BatcherSettings<Key, Result>;

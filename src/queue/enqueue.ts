@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
-import { inPresentLanes } from './installation.ts';
 import { BEHIND, type LaneEntry, type LaneProducer, QueueUnavailable, type ShardSelection } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, pack } from './pack.ts';
 import { traceFlush } from './spans.ts';
@@ -79,7 +78,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   function add(entries: LaneEntry[], bytes: number): Promise<LaneEntry[]> {
     const count = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
     const owner = entries[0]?.envelope.requests[0]?.workspace_id ?? '';
-    return wait({ owner, entries: inPresentLanes(entries, options.lanes), count, bytes });
+    return wait({ owner, entries, count, bytes });
   }
 
   function wait(what: Omit<WaitingRequest, 'resolve' | 'reject'>): Promise<LaneEntry[]> {
@@ -157,6 +156,8 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   return {
     enqueue,
     add,
+    /** Number of lanes in each shard. */
+    lanes: options.lanes,
     /** Packs one request into envelopes of its own without adding them. */
     pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
       pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),

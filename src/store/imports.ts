@@ -3,6 +3,7 @@ import { type Actor, audited } from './audit.ts';
 import type { Pool } from './database.ts';
 import { type Lease, withAdvisoryLock } from './leases.ts';
 import { readApplied } from './ledger.ts';
+import { STAGED_DAYS, type StagedEnvelopes } from './staged-envelopes.ts';
 
 /** Key of an import. */
 export interface ImportKey {
@@ -32,14 +33,6 @@ export interface ImportProgress {
   refused: number;
   /** Size in bytes of the file of rejected rows. */
   refusedBytes: number;
-}
-
-/** Envelopes that may not have been enqueued yet. */
-export interface StagedEnvelopes {
-  /** Keys of their ledger rows. */
-  envelopeIds: string[];
-  /** Entries for the producer. */
-  entries: unknown[];
 }
 
 export interface StoredImport extends NewImport, ImportProgress {
@@ -175,9 +168,6 @@ export async function finishImport(
   });
   return rowCount === 1;
 }
-
-/** Days for which the last rows of an interrupted import are kept. */
-export const STAGED_DAYS = 7;
 
 /** Scans the table, which is small because operators start imports by hand. */
 const selectStaleStatement = `

@@ -1,5 +1,6 @@
 import { type Connection, type Pool, storable } from './database.ts';
 import { deadLettersTable, deadLetterValues, forDeadLetters, locateDeadLetters } from './dead-letters.ts';
+import { STAGED_DAYS, type StagedEnvelopes } from './staged-envelopes.ts';
 import { finishRun } from './sync-runs.ts';
 import { inTransaction } from './transactions.ts';
 
@@ -49,11 +50,7 @@ interface ChunkProgress {
 }
 
 /** A chunk in the outbox: objects that are enqueued together. */
-export interface OutboxChunk {
-  /** Keys of the ledger rows that record that the chunk was applied. */
-  envelopeIds: string[];
-  /** Entries for the producer. */
-  entries: unknown[];
+export interface OutboxChunk extends StagedEnvelopes {
   /** Source row of each object, by the object's id. */
   rows: Record<string, ShownRow>;
   progress: ChunkProgress;
@@ -141,9 +138,6 @@ export async function removeFromOutbox(tx: Connection, jobId: string): Promise<v
   await tx.query({ name: 'remove-from-outbox', text: removeFromOutboxStatement, values: [jobId] });
 }
 
-/** Days for which a chunk waits for a sync process. */
-const CHUNK_DAYS = 7;
-
 /** The table has one chunk per unfinished run. Locks the run first, like a process that works on it. */
 const lockStaleStatement = `
   select sync_jobs.id
@@ -151,12 +145,12 @@ const lockStaleStatement = `
   where sync_jobs.finished_at is null
     and sync_jobs.id in (
       select sync_chunks.job_id from sync_chunks
-      where sync_chunks.staged_at < now() - interval '${CHUNK_DAYS} days')
+      where sync_chunks.staged_at < now() - interval '${STAGED_DAYS} days')
   limit 1
   for update of sync_jobs skip locked`;
 
 /**
- * Ends runs whose chunk has waited for `CHUNK_DAYS` and erases the chunk. The watermark stays before the
+ * Ends runs whose chunk has waited for `STAGED_DAYS` and erases the chunk. The watermark stays before the
  * chunk, so the next run reads its rows again.
  */
 export async function endStaleRuns(pool: Pool): Promise<void> {
@@ -166,7 +160,7 @@ export async function endStaleRuns(pool: Pool): Promise<void> {
       const [stale] = rows;
       if (!stale) return false;
       await removeFromOutbox(tx, stale.id);
-      const message = `the run was interrupted for more than ${CHUNK_DAYS} days; the next run reads its last rows again`;
+      const message = `the run was interrupted for more than ${STAGED_DAYS} days; the next run reads its last rows again`;
       return finishRun(tx, stale.id, { status: 'error', message });
     });
   while (await endOne()) {}

@@ -44,7 +44,7 @@ async function endAll<Ended>(batches: { end(): void }[], ended: Promise<Ended>):
 const values = (settled: PromiseSettledResult<number>[]) =>
   settled.map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as Error).message));
 
-test('calls that arrive during a batch share the next batch, and each gets its own result', async () => {
+test('calls during a batch share the next batch, and each call gets its result', async () => {
   const { batches, callAll, keys } = createScene();
   const first = callAll([1]);
   await turn();

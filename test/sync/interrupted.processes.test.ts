@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { QueueUnavailable } from '../../src/queue/lanes.ts';
 import { forgetEnvelopes } from '../../src/store/ledger.ts';
 import type { SyncContext } from '../../workers/sync/context.ts';
 import { processRun } from '../../workers/sync/work-run.ts';
@@ -90,6 +91,32 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
     expect(await processRun(id, scene.context, never)).toBe(true);
     expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 2, rows_synced: 2 });
     expect(await scene.countEvents('again')).toBe(2);
+  });
+
+  test('a run retries a refused chunk without opening its source again', async () => {
+    const rows = users('refused', 10).map((user, i) => eventRow(user, at(i), 'refused'));
+    const id = await scene.begin(await scene.integrate({ rows }, { kind: 'events' }));
+    let [refusals, opened] = [0, 0];
+    const { open, producer, metrics } = scene.context;
+    const waited = async () => (await metrics.retries.get()).values[0]?.value ?? 0;
+    const before = await waited();
+    const context: SyncContext = {
+      ...scene.context,
+      producer: {
+        async add(entries) {
+          if (refusals++ < 2) throw new QueueUnavailable('full');
+          await producer.add(entries);
+        },
+      },
+      open(...given) {
+        opened++;
+        return open(...given);
+      },
+    };
+    expect(await processRun(id, context, never)).toBe(true);
+    expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 10, rows_synced: 10 });
+    expect(await scene.countEvents('refused')).toBe(10);
+    expect([opened, (await waited()) - before]).toEqual([1, 2]);
   });
 
   test('two processes that execute one run at once apply each row once', async () => {

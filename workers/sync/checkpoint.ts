@@ -1,13 +1,8 @@
-import { linkSignals } from '../../src/platform/time-limit.ts';
-import type { WatchApplied } from '../../src/queue/effects.ts';
-import { inPresentLanes } from '../../src/queue/installation.ts';
-import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
-import { traceFlush } from '../../src/queue/spans.ts';
+import { type OutboxStep, TakenOver } from '../../src/queue/hand-over.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { addToBoundary, clearBoundary } from '../../src/store/sync-boundary.ts';
 import {
   addToOutbox,
-  findRefused,
   insertRowErrors,
   type OutboxChunk,
   type RowError,
@@ -27,34 +22,17 @@ export interface Checkpoint {
 }
 
 /**
- * Thrown if another process has taken over the run, or the run was removed. This process must stop working on
- * it.
- */
-export class RunLost extends Error {
-  override name = 'RunLost';
-  constructor() {
-    super('another process has continued the run, or the run was removed');
-  }
-}
-
-/** A step of a checkpoint: the chunk that has taken effect, and the next chunk. */
-interface CheckpointStep {
-  done?: Settled | undefined;
-  next?: OutboxChunk | undefined;
-}
-
-/**
  * Advances a checkpoint. One transaction records the chunk that has taken effect, with counts, errors,
  * warnings, watermark and boundary, and puts the next chunk into the outbox. No other process can repeat
  * either: the transaction succeeds only if the stored number of rows is the expected one.
  *
  * @returns the new checkpoint, and whether the run has been cancelled; `next` is then not in the outbox
- * @throws {RunLost} if the run no longer belongs to this process; nothing was changed in that case
+ * @throws {TakenOver} if the run no longer belongs to this process; nothing was changed in that case
  */
 export async function advanceCheckpoint(
   pool: Pool,
   checkpoint: Checkpoint,
-  { done, next }: CheckpointStep,
+  { done, next }: OutboxStep<OutboxChunk, Settled>,
 ): Promise<{ cancelled: boolean; checkpoint: Checkpoint }> {
   const { jobId, integrationId } = checkpoint;
   const change = changeOf(done);
@@ -74,8 +52,8 @@ export async function advanceCheckpoint(
       () => logs(change.log) && insertRowErrors(tx, jobId, change.log),
       () => next && addToOutbox(tx, jobId, next),
     ]);
-    if (cancelled === undefined) throw new RunLost();
-    if (next && !added && !cancelled) throw new RunLost();
+    if (cancelled === undefined) throw new TakenOver();
+    if (next && !added && !cancelled) throw new TakenOver();
     return cancelled;
   });
   const { read, synced, failed, watermark } = checkpoint;
@@ -117,11 +95,6 @@ function isNotEmpty(rows: Record<string, number>): boolean {
   return Object.keys(rows).length > 0;
 }
 
-/**
- * Milliseconds after which a chunk that has not taken effect is added again, in case the queue has lost it.
- */
-const ADD_AGAIN_MS = 15_000;
-
 /** A chunk that has taken effect. */
 export interface Settled {
   chunk: OutboxChunk;
@@ -129,45 +102,4 @@ export interface Settled {
   refused: RowError[];
   /** Milliseconds from adding the chunk to the lanes until its effect. */
   milliseconds: number;
-}
-
-interface HandOver {
-  pool: Pool;
-  producer: LaneProducer;
-  applied: WatchApplied;
-  lanes: number;
-}
-
-/**
- * Adds a chunk of the outbox to the lanes and waits until the ledger contains all of it. Repeating it has no
- * second effect, because the envelopes keep their ids.
- *
- * @param lanes current number of lanes; when the chunk was made there may have been more
- * @throws {QueueUnavailable} if the chunk may not be in the lanes; the error of the store; the reason of
- * `abandon`
- */
-export async function handOver(
-  chunk: OutboxChunk,
-  { pool, producer, applied, lanes }: HandOver,
-  abandon: AbortSignal,
-): Promise<Settled> {
-  const { envelopeIds, rows } = chunk;
-  const entries = inPresentLanes(chunk.entries as LaneEntry[], lanes);
-  const started = performance.now();
-  const trouble = new AbortController();
-  const { signal: leaving, release } = linkSignals({ signals: [abandon, trouble.signal] });
-  try {
-    for (let missing: Set<string> = new Set(envelopeIds); missing.size > 0; ) {
-      await traceFlush(entries, () => producer.add(entries));
-      const onTrouble = (error: unknown) => trouble.abort(error);
-      ({ missing } = await applied(missing, { patience: ADD_AGAIN_MS, leaving, onTrouble }));
-      leaving.throwIfAborted();
-    }
-  } finally {
-    release();
-  }
-  const milliseconds = performance.now() - started;
-  const reasons = envelopeIds.length > 0 ? await findRefused(pool, Object.keys(rows)) : new Map();
-  const refused = [...reasons].map(([id, reason]) => ({ ...rows[id]!, reason }));
-  return { chunk, refused, milliseconds };
 }

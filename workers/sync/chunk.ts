@@ -7,7 +7,7 @@ import { usersDelete } from '../../src/operations/users.delete.ts';
 import { now } from '../../src/platform/clock.ts';
 import { presentTrace } from '../../src/platform/tracing.ts';
 import type { LongStrings } from '../../src/profile/attribute-rule.ts';
-import { pack } from '../../src/queue/pack.ts';
+import { type Packing, packStaged } from '../../src/queue/hand-over.ts';
 import type { VendorRules } from '../../src/schemas/vendor-rules.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { OutboxChunk, RowError, ShownRow } from '../../src/store/sync-chunks.ts';
@@ -38,12 +38,10 @@ export interface Position {
   newest: string | undefined;
 }
 
-export interface ChunkBuilding {
+export interface ChunkBuilding extends Packing {
   run: Pick<Run, 'id' | 'kind' | 'updateExistingOnly' | 'workspaceId'>;
   caller: Caller;
   judge: RowJudge;
-  lanes: number;
-  maxEnvelopeObjects: number;
 }
 
 /** Validates rows and packs the valid ones. @returns the chunk and the position after its rows */
@@ -52,7 +50,7 @@ export function buildChunk(
   position: Position,
   making: ChunkBuilding,
 ): { chunk: OutboxChunk; position: Position } {
-  const { run, caller, judge, lanes, maxEnvelopeObjects } = making;
+  const { run, caller, judge } = making;
   const judging = { caller, kind: run.kind, updateExistingOnly: run.updateExistingOnly };
   const objects: AcceptedObject[] = [];
   const shown: Record<string, ShownRow> = {};
@@ -89,11 +87,8 @@ export function buildChunk(
     accepted_at: new Date(caller.now).toISOString(),
     ...presentTrace(),
   };
-  const entries = objects.length === 0 ? [] : pack([{ request, objects, bytes }], lanes, maxEnvelopeObjects);
   const chunk = {
-    // The ledger identifies a fence by the envelope of its first lane only.
-    envelopeIds: [...new Set(entries.map(({ id, envelope }) => envelope.fence?.id ?? id))],
-    entries,
+    ...packStaged({ request, objects, bytes }, making),
     rows: shown,
     progress: {
       rows: rows.length,

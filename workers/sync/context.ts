@@ -3,13 +3,14 @@ import type { Source, SourceColumn, SourceRow } from '../../src/integrations/sou
 import type { Log } from '../../src/platform/log.ts';
 import { boundLabel, createRegistry } from '../../src/processes/metrics.ts';
 import type { WatchApplied } from '../../src/queue/effects.ts';
+import { handOverUntilApplied, lanesOf, Outbox } from '../../src/queue/hand-over.ts';
 import type { LaneProducer } from '../../src/queue/lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { expectBoundary, meetBoundary } from '../../src/store/sync-boundary.ts';
-import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
+import { findRefused, type OutboxChunk } from '../../src/store/sync-chunks.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
 import type { JobAttempts } from '../jobs/job-attempts.ts';
-import { handOver, type Settled } from './checkpoint.ts';
+import { advanceCheckpoint, type Checkpoint, type Settled } from './checkpoint.ts';
 import type { ChunkBuilding, Rules } from './chunk.ts';
 import { fingerprintOf, tally } from './row-object.ts';
 import type { Throttle } from './throttle.ts';
@@ -41,17 +42,54 @@ export interface Leaving {
 }
 
 /** Adds a chunk to the lanes, waits for its effect and counts its rows. */
-export async function settle(
+async function settle(
   { chunk, run }: { chunk: OutboxChunk; run: Pick<Run, 'name'> },
-  context: SyncContext,
-  abandon: AbortSignal,
+  { pool, producer, applied, making, metrics }: SyncContext,
+  leaving: Leaving,
 ): Promise<Settled> {
-  const settled = await handOver(chunk, { ...context, lanes: context.making.lanes }, abandon);
-  const { progress, entries } = chunk;
-  const failed = progress.failed + settled.refused.length;
-  context.metrics.noteRows(run.name, { synced: progress.rows - failed, failed });
-  if (entries.length > 0) context.metrics.chunkSeconds.observe(settled.milliseconds / 1000);
-  return settled;
+  const { progress, entries, envelopeIds, rows } = chunk;
+  const milliseconds = await handOverUntilApplied(chunk, lanesOf(producer, making.lanes), {
+    ...{ applied, abandon: leaving.now, leaving: leaving.soon },
+    onRetry: () => metrics.retries.inc(),
+  });
+  const reasons = envelopeIds.length > 0 ? await findRefused(pool, Object.keys(rows)) : new Map();
+  const refused = [...reasons].map(([id, reason]) => ({ ...rows[id]!, reason }));
+  const failed = progress.failed + refused.length;
+  metrics.noteRows(run.name, { synced: progress.rows - failed, failed });
+  if (entries.length > 0) metrics.chunkSeconds.observe(milliseconds / 1000);
+  return { chunk, refused, milliseconds };
+}
+
+/** The outbox of a run, and what its last transaction has returned. */
+export interface RunOutbox {
+  outbox: Outbox<OutboxChunk, Settled>;
+  checkpoint: Checkpoint;
+  isCancelled: boolean;
+}
+
+/**
+ * Creates the outbox of a run that this process works on.
+ *
+ * @param onProgress called when rows have taken effect
+ */
+export function createRunOutbox(
+  { run, checkpoint, onProgress }: { run: Run; checkpoint: Checkpoint; onProgress?: () => Promise<void> },
+  context: SyncContext,
+  leaving: Leaving,
+): RunOutbox {
+  const outbox = new Outbox<OutboxChunk, Settled>({
+    async store(step) {
+      const { read } = own.checkpoint;
+      const { checkpoint: next, cancelled } = await advanceCheckpoint(context.pool, own.checkpoint, step);
+      own.checkpoint = next;
+      own.isCancelled = cancelled;
+      if (next.read > read) await onProgress?.();
+      return !cancelled;
+    },
+    handOver: (chunk) => settle({ chunk, run }, context, leaving),
+  });
+  const own: RunOutbox = { outbox, checkpoint, isCancelled: false };
+  return own;
 }
 
 /** Removes rows that were processed before. Of equal rows, as many are removed as were processed. */

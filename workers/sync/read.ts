@@ -11,13 +11,14 @@ import { newId } from '../../src/platform/ids.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { linkSignals } from '../../src/platform/time-limit.ts';
 import { inSpan, type Span, tracing } from '../../src/platform/tracing.ts';
+import { TakenOver } from '../../src/queue/hand-over.ts';
 import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
 import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
-import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
+import type { Checkpoint } from './checkpoint.ts';
 import { buildChunk, type Position } from './chunk.ts';
-import { createDeduplication, type Leaving, type SyncContext, settle } from './context.ts';
+import { createDeduplication, createRunOutbox, type Leaving, type SyncContext } from './context.ts';
 import { createChunkSize } from './throttle.ts';
 
 /**
@@ -94,18 +95,16 @@ type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
  * at a time, so that a live request waits for at most one; meanwhile the next chunk is read and validated.
  *
  * @returns how reading ended and the checkpoint. A failure is returned with its error: a {SourceError}, a
- * {RunLost}, or an error of the store or the queue
+ * {TakenOver}, or an error of the store or the queue
  */
-export async function readOn(
-  { run, checkpoint: begun, onProgress }: Reading,
-  context: SyncContext,
-  leaving: Leaving,
-): Promise<Read> {
+export async function readOn(given: Reading, context: SyncContext, leaving: Leaving): Promise<Read> {
+  const { run } = given;
   const { pool, maxRows } = context;
+  const own = createRunOutbox(given, context, leaving);
+  const { outbox, checkpoint } = own;
   const rules = context.rulesOf(run);
   const throttle = context.throttleOf(run);
   const size = createChunkSize();
-  let checkpoint = begun;
   let position: Position = {
     rows: checkpoint.read,
     failed: checkpoint.failed,
@@ -120,10 +119,9 @@ export async function readOn(
   const stop = stopping.signal;
   const { signal, release } = linkSignals({ signals: [reading.signal, stop] });
   const opening = openChecked(run, context, signal);
-  let done: Settled | undefined;
   try {
     const source = await unlessAborted(opening, stop);
-    if (!source) return { kind: cancelled.aborted ? 'cancelled' : 'left', checkpoint };
+    if (!source) return { kind: cancelled.aborted ? 'cancelled' : 'left', checkpoint: own.checkpoint };
     const deduplicate = await createDeduplication(pool, run, attempt);
     const read = createRowReader(source.rowsSince(run.watermark ?? undefined, { batch: BATCH, signal }));
 
@@ -151,8 +149,7 @@ export async function readOn(
       for (;;) {
         const milliseconds = await throttle(progress.rows, await rules.limit());
         if (milliseconds === 0 || leaving.soon.aborted) return;
-        if (done) ({ checkpoint } = await advanceCheckpoint(pool, checkpoint, { done }));
-        done = undefined;
+        if (await outbox.handedOver()) await outbox.advance();
         await rest(milliseconds, leaving.soon);
         if (await isCancelled(pool, run.id)) return;
       }
@@ -161,27 +158,25 @@ export async function readOn(
     for (let ahead = prepare(); ; ) {
       const { chunk, error } = (await unlessAborted(ahead, stop)) ?? {};
       if (chunk) await waitForThrottle(chunk);
+      const done = await outbox.handedOver();
       const full =
         chunk !== undefined &&
-        checkpoint.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
+        own.checkpoint.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
       // A source that was asked to stop may look as if it were at its end.
       const leave = leaving.soon.aborted;
       const next = full || stop.aborted ? undefined : chunk;
-      const advanced = await advanceCheckpoint(pool, checkpoint, { done, next });
-      done = undefined;
-      if (advanced.checkpoint.read > checkpoint.read) await onProgress?.();
-      checkpoint = advanced.checkpoint;
-      if (advanced.cancelled) return { kind: 'cancelled', checkpoint };
-      if (leave) return { kind: 'left', checkpoint };
+      await outbox.advance(next);
+      if (own.isCancelled) return { kind: 'cancelled', checkpoint: own.checkpoint };
+      if (leave) return { kind: 'left', checkpoint: own.checkpoint };
       if (error) throw error;
-      if (full) return { kind: 'too many rows', checkpoint };
-      if (!next) return { kind: 'finished', checkpoint };
+      if (full) return { kind: 'too many rows', checkpoint: own.checkpoint };
+      if (!next) return { kind: 'finished', checkpoint: own.checkpoint };
       ahead = prepare();
-      done = await settle({ chunk: next, run }, context, leaving.now);
-      if (next.entries.length > 0) size.learn(next.progress.rows, done.milliseconds);
+      const settled = await outbox.handedOver();
+      if (next.entries.length > 0) size.learn(next.progress.rows, settled!.milliseconds);
     }
   } catch (error) {
-    return { kind: 'failed', error, checkpoint };
+    return { kind: 'failed', error, checkpoint: own.checkpoint };
   } finally {
     reading.abort();
     release();
@@ -215,7 +210,7 @@ function traceChunk(
 async function forgetUnreadable({ jobId, integrationId }: Checkpoint, { pool }: SyncContext): Promise<void> {
   await inTransaction(pool, async (tx) => {
     const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
-    if ((await advanceRun(tx, { jobId, expected: 0, ...nothing })) === undefined) throw new RunLost();
+    if ((await advanceRun(tx, { jobId, expected: 0, ...nothing })) === undefined) throw new TakenOver();
     await clearBoundary(tx, integrationId, true);
   });
 }

@@ -3,13 +3,14 @@ import { nowDate } from '../../src/platform/clock.ts';
 import { grouped } from '../../src/platform/format.ts';
 import { messageOf } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
+import { TakenOver } from '../../src/queue/hand-over.ts';
 import { causeOf } from '../../src/store/error-cause.ts';
 import { findInOutbox } from '../../src/store/sync-chunks.ts';
 import { advanceRun, type EndedStatus, findRun, finishRun, type Run } from '../../src/store/sync-runs.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { type Attempt, endedTheProcess } from '../jobs/job-attempts.ts';
-import { advanceCheckpoint, type Checkpoint, RunLost } from './checkpoint.ts';
-import { type Leaving, type SyncContext, settle } from './context.ts';
+import type { Checkpoint } from './checkpoint.ts';
+import { createRunOutbox, type Leaving, type SyncContext } from './context.ts';
 import { type ReadOn, readOn } from './read.ts';
 
 /**
@@ -32,7 +33,7 @@ async function workRun(
 ): Promise<Worked> {
   let checkpoint: Checkpoint | undefined;
   try {
-    const run = await settleLeftOver(jobId, context, leaving.now);
+    const run = await settleLeftOver(jobId, context, leaving);
     if (!run) return { kind: 'lost' };
     checkpoint = checkpointOf(run);
     if (run.cancelled) return { kind: 'cancelled', checkpoint };
@@ -42,7 +43,7 @@ async function workRun(
     if (read.kind === 'failed') throw read.error;
     return read.kind === 'left' ? { kind: 'left' } : { kind: read.kind, checkpoint };
   } catch (error) {
-    if (error instanceof RunLost) return { kind: 'lost' };
+    if (error instanceof TakenOver) return { kind: 'lost' };
     if (leaving.now.aborted) return { kind: 'left' };
     return { kind: 'failed', error, checkpoint };
   }
@@ -55,13 +56,15 @@ async function workRun(
 async function settleLeftOver(
   jobId: string,
   context: SyncContext,
-  abandon: AbortSignal,
+  leaving: Leaving,
 ): Promise<Run | undefined> {
   const { pool } = context;
   const run = await findRun(pool, jobId);
   const chunk = run && (await findInOutbox(pool, jobId));
   if (!chunk) return run;
-  await advanceCheckpoint(pool, checkpointOf(run), { done: await settle({ chunk, run }, context, abandon) });
+  const { outbox } = createRunOutbox({ run, checkpoint: checkpointOf(run) }, context, leaving);
+  outbox.resume(chunk);
+  await outbox.advance();
   return findRun(pool, jobId);
 }
 
