@@ -72,8 +72,10 @@ class Pending {
   objects = 0;
   /** Refused objects of users, by workspace, name and day. At most `usersOfHour` are added per workspace and hour. */
   readonly users = new Map<string, RefusedOfUser>();
-  /** Number of failed writes that contained some of this data. */
+  /** Number of failed writes that contained some of the groups and requests. */
   attempts = 0;
+  /** Number of failed writes that contained some of the users. */
+  userAttempts = 0;
 }
 
 /** Data that this process has stored for one hour. */
@@ -267,7 +269,7 @@ export class RefusedObjects implements Service {
       ofUsers++;
       const object = { requestId, operation, inputArray, index, reason, field };
       for (const identifier of identifiers) {
-        const user = { workspaceId, name: nameOf(identifier), day, objects: [object] };
+        const user = { workspaceId, name: nameOf(workspaceId, identifier), day, objects: [object] };
         addForUser(this.#pending.users, user);
       }
     }
@@ -277,12 +279,11 @@ export class RefusedObjects implements Service {
   /** Adds pending data to the store. Never rejects: data that could not be written waits for the next write. */
   async write(): Promise<void> {
     const taken = this.#pending;
-    if (taken.groups.size === 0) return;
+    if (taken.groups.size === 0 && taken.users.size === 0) return;
     this.#pending = new Pending();
     try {
       // Requests first: adding them a second time changes nothing, while groups would be counted twice.
       await addRefusedRequests(this.#pool, [...taken.requests.values()]);
-      await addRefusedOfUsers(this.#pool, [...taken.users.values()]);
       await addRefusedObjects(this.#pool, [...taken.groups.values()]);
     } catch (error) {
       if (taken.attempts === 0)
@@ -290,9 +291,22 @@ export class RefusedObjects implements Service {
       if (taken.attempts + 1 >= MAX_ATTEMPTS) this.#drop(taken);
       else this.#takeBack(taken);
     }
+    // By themselves, so that a failure here neither repeats nor drops the counts.
+    try {
+      await addRefusedOfUsers(this.#pool, [...taken.users.values()]);
+    } catch (error) {
+      if (taken.userAttempts === 0)
+        this.#log.warn({ err: error }, 'refused objects of users could not be written; retrying');
+      if (taken.userAttempts + 1 >= MAX_ATTEMPTS)
+        this.#log.warn(
+          { dropped: taken.users.size },
+          'refused objects of users were dropped, because they could not be written for a minute',
+        );
+      else this.#takeBackUsers(taken);
+    }
   }
 
-  /** Merges unwritten data with newer data, within the limits of memory. */
+  /** Merges unwritten groups and requests with newer ones, within the limits of memory. */
   #takeBack(taken: Pending): void {
     const pending = this.#pending;
     pending.attempts = taken.attempts + 1;
@@ -305,14 +319,20 @@ export class RefusedObjects implements Service {
       } else if (pending.groups.size < this.#limits.pendingGroups) pending.groups.set(key, group);
       else this.#metrics.refusalsDropped.inc(group.objects);
     }
-    for (const user of taken.users.values()) {
-      if (pending.users.size >= this.#limits.pendingUsers) break;
-      addForUser(pending.users, user);
-    }
     for (const [id, request] of taken.requests) {
       if (pending.requests.size >= this.#limits.pendingRequests) break;
       pending.requests.set(id, request);
       pending.objects += request.objects.length;
+    }
+  }
+
+  /** Merges unwritten users with newer ones, within the limits of memory. */
+  #takeBackUsers(taken: Pending): void {
+    const pending = this.#pending;
+    pending.userAttempts = taken.userAttempts + 1;
+    for (const user of taken.users.values()) {
+      if (pending.users.size >= this.#limits.pendingUsers) break;
+      addForUser(pending.users, user);
     }
   }
 

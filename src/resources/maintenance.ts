@@ -42,19 +42,21 @@ async function recorded<T extends Record<string, Json>>(
     recordAudit(tx, actor, [{ ...entry, detail: { ...entry.detail, ...detail } }]);
   const isConsole = actor.via === 'console';
   if (isConsole) await record(pool, { started: true });
+  let result: T;
   try {
-    const result = await work(async (tx, ended) => {
+    result = await work(async (tx, ended) => {
       await record(tx, ended);
       isRecorded = true;
     });
-    if (!isRecorded) await record(pool, result);
-    return result;
   } catch (error) {
     if (error instanceof Refusal && !isConsole) throw error;
     const failure = error instanceof Error ? describeFailure(error) : String(error);
     await record(pool, { failure });
     throw error instanceof Refusal ? error : new Refusal(failure, undefined, 503);
   }
+  // Outside of the try, because an action whose result could not be recorded has not failed.
+  if (!isRecorded) await record(pool, result);
+  return result;
 }
 
 /** Prints a failed month of a command immediately, in addition to the summary of the run. */

@@ -1,6 +1,7 @@
 import { now } from '../platform/clock.ts';
 import { describeFailure } from '../platform/format.ts';
 import { newId } from '../platform/ids.ts';
+import { until } from '../platform/poll.ts';
 import {
   LOST_SECONDS,
   recordMoveStart,
@@ -13,6 +14,9 @@ import type { Context, Shown } from './resource.ts';
 
 /** Milliseconds between two records that the process of a move is alive. */
 const RENEW_MS = 2000;
+
+/** Milliseconds for which the record of the end is repeated if Postgres does not store it. */
+const END_MS = 30_000;
 
 interface MoveOptions {
   to: number;
@@ -44,6 +48,15 @@ export async function beginMove(
   // A record that could not be written is followed by the next one.
   const note = (state?: Parameters<typeof recordMoveState>[2]) =>
     recordMoveState(pool, record, state).catch(() => {});
+  const noteEnd = (failure?: string) => {
+    const state = { hasEnded: true, ...(failure !== undefined && { failure }) };
+    const store = () =>
+      recordMoveState(pool, record, state).then(
+        () => true,
+        () => false,
+      );
+    return until(store, { every: RENEW_MS, deadline: Date.now() + END_MS });
+  };
   const waits = (hindrance: string) => {
     onWait?.(hindrance);
     void note({ hindrance });
@@ -56,10 +69,10 @@ export async function beginMove(
     const renewal = setInterval(() => void note(), RENEW_MS).unref();
     try {
       const moved = await move({ database, actor, queue }, workspaceId, { to, wait, onWait: waits });
-      await note({ hasEnded: true });
+      await noteEnd();
       return moved;
     } catch (error) {
-      await note({ hasEnded: true, failure: describeFailure(error) });
+      await noteEnd(describeFailure(error));
       throw error;
     } finally {
       clearInterval(renewal);

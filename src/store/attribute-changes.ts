@@ -97,7 +97,8 @@ export function readAttributeChanges(text: string): AttributesChange[] {
       if (!isUuid(id)) return [];
       const text = entry.slice(STAMP);
       const names = text.split(BETWEEN);
-      const isCut = text.length >= MAX_NAMES_CHARACTERS;
+      // Postgres has cut the text by characters, and `length` counts a character of two surrogates twice.
+      const isCut = text.length >= MAX_NAMES_CHARACTERS && [...text].length >= MAX_NAMES_CHARACTERS;
       // The last name may be a part of a name.
       if (isCut && names.length > 1) names.pop();
       return {

@@ -180,7 +180,8 @@ const selectStaleStatement = `
 /** Updates by primary key. */
 const eraseStaleStatement = `
   update imports
-  set staged = null, envelope_ids = '{}', rows_erased_at = case when $3::boolean then now() end
+  set staged = null, envelope_ids = '{}', rows_erased_at = erasure.at
+  from (select case when $3::boolean then now() end as at) as erasure
   where imports.workspace_id = $1::uuid
     and imports.key = $2::bytea
     and coalesce(imports.staged_at, imports.started_at) < now() - interval '${STAGED_DAYS} days'`;

@@ -55,6 +55,8 @@ export function leasesOf({
   clock = 'pg_catalog.statement_timestamp()',
 }: LeaseTable): LeaseSql {
   const end = `${table}.${until}`;
+  // Citus returns only immutable functions of a row that it has changed; the text of a `timestamptz` is only stable.
+  const microseconds = `(extract(epoch from ${end} - timestamptz 'epoch') * 1000000)::bigint`;
   const endAfter = (milliseconds: string) => `${clock} + ${milliseconds}::integer * interval '1 millisecond'`;
   const free = [
     `${end} <= ${clock}`,
@@ -66,8 +68,8 @@ export function leasesOf({
   return {
     ...{ table, until },
     isFree: free.length === 1 ? free[0]! : `(${free.join(' or ')})`,
-    lease: `${table}.${holder ?? until}::text`,
-    isHeld: (lease) => (holder ? `${table}.${holder} = ${lease}::uuid` : `${end} = ${lease}::timestamptz`),
+    lease: `${holder ? `${table}.${holder}` : microseconds}::text`,
+    isHeld: (lease) => (holder ? `${table}.${holder} = ${lease}::uuid` : `${microseconds} = ${lease}::bigint`),
     endAfter,
     take: (milliseconds, lease) => `${holder ? `${holder} = ${lease}::uuid, ` : ''}${extend(milliseconds)}`,
     extend,

@@ -103,7 +103,7 @@ const forgetDeadLettersStatement = `
         limit 1) is null
   ), refused_gone as (
     delete from refused_of_users using alone
-    where refused_of_users.workspace_id = alone.workspace_id and refused_of_users.name = ${nameOfText('alone.name')}
+    where refused_of_users.workspace_id = alone.workspace_id and refused_of_users.name = ${nameOfText('alone.workspace_id', 'alone.name')}
   ), left_behind as materialized (
     select alone.workspace_id, alone.owner_id, alone.name, alone.is_own
     from alone

@@ -83,8 +83,8 @@ function mergedColumn(
     case 'newest':
       return `greatest(${own}, ${other})`;
     case 'join':
-      // An incomplete entry at the end of the first value is removed.
-      return `nullif(left(concat(regexp_replace(${own}, '[^\\x1e]*$', ''), ${other}), ${JOINED_CHARACTERS}), '')`;
+      // An incomplete entry at the end of the first value is removed. `concat` would not be immutable, as Citus requires.
+      return `nullif(left(coalesce(regexp_replace(${own}, '[^\\x1e]*$', ''), '') || coalesce(${other}, ''), ${JOINED_CHARACTERS}), '')`;
   }
 }
 

@@ -57,7 +57,8 @@ const differing = (attributes: string) => `
 
 /**
  * SQL of the names of the custom attributes that a change gives another value, or removes. Null without any change. If only
- * the type of values changes, as from 1 to "1", all names in `set` are returned.
+ * the type of values changes, as from 1 to "1", all names in `set` are returned. Each `case` has conditions instead of values,
+ * because Citus does not preserve a value that is compared with a constant.
  */
 export const changedCustomNames = `
       case
@@ -75,12 +76,13 @@ export const changedCustomNames = `
             where unpacked.attributes -> given.name is distinct from changed.set -> given.name
             union all
             select removed.name
-            from jsonb_array_elements_text(case jsonb_typeof(changed.unset) when 'array' then changed.unset end)
+            from jsonb_array_elements_text(case when jsonb_typeof(changed.unset) = 'array' then changed.unset end)
               as removed (name)
             where unpacked.attributes ? removed.name
             union all
             select removed.name
-            from jsonb_object_keys(case jsonb_typeof(changed.unset) when 'object' then changed.unset end) as removed (name)
+            from jsonb_object_keys(case when jsonb_typeof(changed.unset) = 'object' then changed.unset end)
+              as removed (name)
             where unpacked.attributes ? removed.name
           ) as named
         )
@@ -100,12 +102,14 @@ export const notedChanges = (names: string) => `
       profiles.attribute_changes)`;
 
 /**
- * Updates by primary key; a profile may occur only once. No indexed column changes, so these are HOT updates.
+ * Updates by primary key; a profile may occur only once. No indexed column changes, so these are HOT updates. The new
+ * `attribute_changes` come from a sub-select, because Citus accepts no stable function of a column, such as
+ * `pg_column_size`, in a plain assignment.
  */
 const updateCustomAttributesStatement = `
   update profiles set
     custom_attributes = ${mergedCustomAttributes},
-    attribute_changes = ${notedChanges(changedCustomNames)},
+    (attribute_changes) = (select ${notedChanges(changedCustomNames)}),
     updated_at = changed.at
   from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[], $6::text[])
     as changed (workspace_id, id, set, unset, at, stamp)

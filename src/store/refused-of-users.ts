@@ -27,13 +27,24 @@ export interface RefusedOfUser {
   objects: RefusalOfUser[];
 }
 
-/** Returns the name under which refused objects of an identifier are stored. */
-export function nameOf(identifier: Identifier): Buffer {
-  return createHash('sha256').update(identifierText(identifier)).digest();
+/**
+ * Returns the name under which refused objects of an identifier are stored. One identifier has different names in different
+ * workspaces, so that rows of two workspaces cannot be related.
+ */
+export function nameOf(workspaceId: string, identifier: Identifier): Buffer {
+  return createHash('sha256')
+    .update(`${workspaceId.toLowerCase()} ${identifierText(identifier)}`)
+    .digest();
 }
 
-/** SQL of the same name. @param text SQL of the identifier in the format of `identifierText` */
-export const nameOfText = (text: string) => `sha256(convert_to(${text}, 'UTF8'))`;
+/**
+ * Returns SQL of the same name. All its functions are immutable, as Citus requires; `convert_to` is only stable.
+ *
+ * @param workspace SQL of the id of the workspace
+ * @param text SQL of the identifier in the format of `identifierText`
+ */
+export const nameOfText = (workspace: string, text: string) =>
+  `sha256(decode(replace(${workspace}::text || ' ' || ${text}, '\\', '\\\\'), 'escape'))`;
 
 /** Returns the day of a request in UTC. */
 export function dayOf(requestId: string): string {
@@ -42,7 +53,7 @@ export function dayOf(requestId: string): string {
 
 /**
  * Upserts in primary key order, so that two web processes lock the rows in the same order. Adding objects a second time
- * has no effect.
+ * has no effect. The JSON is put together as text, because `jsonb_agg` is only stable, and Citus requires immutable functions.
  */
 const addStatement = `
   insert into refused_of_users as kept (workspace_id, name, day, objects)
@@ -50,7 +61,9 @@ const addStatement = `
   from unnest($1::uuid[], $2::bytea[], $3::date[], $4::jsonb[]) as given (workspace_id, name, day, objects)
   order by given.workspace_id, given.name, given.day
   on conflict (workspace_id, name, day) do update set objects = (
-    select jsonb_agg(latest.object order by latest.object ->> 'requestId' desc, latest.object -> 'index')
+    select (
+      '[' || string_agg(latest.object::text, ',' order by latest.object ->> 'requestId' desc, latest.object -> 'index')
+      || ']')::jsonb
     from (
       select joined.object
       from jsonb_array_elements(excluded.objects || kept.objects) as joined (object)
@@ -106,7 +119,7 @@ export async function selectRefusedOfUser(
 ): Promise<RefusalOfUser[]> {
   if (identifiers.length === 0) return [];
   const untilOf = new Map(
-    identifiers.map(({ identifier, until }) => [nameOf(identifier).toString('hex'), until] as const),
+    identifiers.map(({ identifier, until }) => [nameOf(workspaceId, identifier).toString('hex'), until] as const),
   );
   const { rows } = await pool.query<{ name: Buffer; objects: RefusalOfUser[] }>({
     name: 'select-refused-of-user',
@@ -124,12 +137,22 @@ export async function selectRefusedOfUser(
   return [...found.values()];
 }
 
-/** Deletes by the index refused_of_users_day. */
+/** Rows per transaction. */
+const SLICE = 1000;
+
+/** Reads a slice by the index refused_of_users_day, and deletes it by primary key. */
 const forgetStatement = `
   delete from refused_of_users
-  where refused_of_users.day <= (now() at time zone 'UTC')::date - ${KEPT_DAYS}`;
+  where (workspace_id, name, day) in (
+    select old.workspace_id, old.name, old.day
+    from refused_of_users as old
+    where old.day <= (now() at time zone 'UTC')::date - ${KEPT_DAYS}
+    limit ${SLICE})`;
 
-/** Deletes refused objects of users that are older than 30 days. */
+/** Deletes refused objects of users that are older than 30 days, in slices of 1,000 rows. */
 export async function forgetRefusedOfUsers(pool: Pool): Promise<void> {
-  await pool.query(forgetStatement);
+  let deleted: number | null;
+  do {
+    ({ rowCount: deleted } = await pool.query(forgetStatement));
+  } while (deleted === SLICE);
 }

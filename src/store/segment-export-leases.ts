@@ -65,10 +65,11 @@ const leaseCondition = `
 const renewStatement = `
   update segment_exports
   set
-    due_at = case when segment_exports.due_at is not null then ${exportLeases.endAfter('$4')} end,
+    due_at = case when segment_exports.due_at is not null then later.due_at end,
     users = case when segment_exports.state = 'open' then $5::bigint else segment_exports.users end,
     files = case when segment_exports.state = 'open' then $6::integer else segment_exports.files end,
     bytes = case when segment_exports.state = 'open' then $7::bigint else segment_exports.bytes end
+  from (select ${exportLeases.endAfter('$4')} as due_at) as later
   ${leaseCondition}`;
 
 /**

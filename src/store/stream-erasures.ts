@@ -16,7 +16,7 @@ export const requestErasures = (from: string) => `
     from ${from}
     order by 1, 2, 3
     on conflict (workspace_id, subject_kind, subject) do update
-    set up_to = excluded.up_to, dropped_at = excluded.dropped_at, since = now(), in_pass = false
+    set up_to = excluded.up_to, dropped_at = excluded.dropped_at, since = excluded.since, in_pass = false
   ), log_passes as (
     insert into stream_erasure_passes (workspace_id)
     select distinct ${from}.workspace_id

@@ -113,11 +113,11 @@ const spreadDeletesStatement = `
       limit $3
     ) as hit
   ), names as materialized (
-    select found.workspace_id, ${nameOfText("'x:' || found.external_id")} as name
+    select found.workspace_id, ${nameOfText('found.workspace_id', "'x:' || found.external_id")} as name
     from found
     where found.external_id is not null
     union all
-    select found.workspace_id, ${nameOfText("'s:' || found.profile_id")}
+    select found.workspace_id, ${nameOfText('found.workspace_id', "'s:' || found.profile_id")}
     from found
   ), refused_gone as (
     delete from refused_of_users using names

@@ -241,7 +241,7 @@ describe('users', () => {
       ...{ reason: 'required', field },
     });
     const refused = (identifier: Identifier, objects: RefusalOfUser[]) => ({
-      ...{ workspaceId: shop, name: nameOf(identifier), day: dayOf(objects[0]!.requestId), objects },
+      ...{ workspaceId: shop, name: nameOf(shop, identifier), day: dayOf(objects[0]!.requestId), objects },
     });
     const many = Array.from({ length: 20 }, (_, n) => object(10, n, `many-${n}-`));
     await addRefusedOfUsers(scene.installation.database.pool, [
@@ -295,7 +295,7 @@ describe('users', () => {
       expected.push(...objects.map(({ field }) => field));
       const row = {
         workspaceId: shop,
-        name: nameOf({ external_id: 'refused-often' }),
+        name: nameOf(shop, { external_id: 'refused-often' }),
         day: dayOf(requestId),
       };
       await addRefusedOfUsers(scene.installation.database.pool, [{ ...row, objects }]);

@@ -103,7 +103,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () =>
       addRefusedOfUsers(store, [
         {
-          ...{ workspaceId, name: nameOf({ external_id: 'user2' }), day: dayOf(newId()) },
+          ...{ workspaceId, name: nameOf(workspaceId, { external_id: 'user2' }), day: dayOf(newId()) },
           objects: [
             {
               ...{ requestId: newId(), operation: 'users.track', inputArray: 'events', index: 0 },
