@@ -46,6 +46,12 @@ const citusTables = `
   from pg_dist_partition
   where pg_dist_partition.partmethod = 'h' or pg_dist_partition.repmodel = 't'`;
 
+/** Tables of the migrations that were applied. */
+const migratedTables = `
+  select pg_class.relname::text as name
+  from pg_class
+  where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind in ('r', 'p')`;
+
 /** The remaining objects of a partly applied envelope are recorded for a single Postgres only. */
 const hasCut = 'select exists (select from cut_envelopes) as found';
 
@@ -104,13 +110,14 @@ async function requireRoom(pool: Pool): Promise<void> {
 export async function distribute(pool: Pool, onTable: (table: string) => void = () => {}): Promise<string[]> {
   await requireCitus(pool);
   await setNodes(pool);
-  const existing = new Set((await pool.query<{ name: string }>(citusTables)).rows.map(({ name }) => name));
+  const existing = await namesIn(pool, citusTables);
   const isFirst = !existing.has('profiles');
   if (isFirst) await prepare(pool);
   const done: string[] = [];
   await pool.query(createPlacesStatement);
-  for (const table of copied) {
-    if (existing.has(table)) continue;
+  const migrated = await namesIn(pool, migratedTables);
+  const isMissing = (table: string) => migrated.has(table) && !existing.has(table);
+  for (const table of copied.filter(isMissing)) {
     await inTransaction(pool, (tx) => copy(tx, table));
     done.push(table);
     onTable(table);
@@ -119,12 +126,17 @@ export async function distribute(pool: Pool, onTable: (table: string) => void = 
     ['workspace_places', 'workspace_id'],
     ...Object.entries(distributed),
   ] as const) {
-    if (existing.has(table)) continue;
+    if (!isMissing(table)) continue;
     await inTransaction(pool, (tx) => spread(tx, table, column));
     done.push(table);
     onTable(table);
   }
   return done;
+}
+
+async function namesIn(pool: Pool, statement: string): Promise<Set<string>> {
+  const { rows } = await pool.query<{ name: string }>(statement);
+  return new Set(rows.map(({ name }) => name));
 }
 
 /**

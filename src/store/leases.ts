@@ -55,8 +55,10 @@ export function leasesOf({
   clock = 'pg_catalog.statement_timestamp()',
 }: LeaseTable): LeaseSql {
   const end = `${table}.${until}`;
-  // Citus returns only immutable functions of a row that it has changed; the text of a `timestamptz` is only stable.
+  // Microseconds since 1970. Citus returns only immutable functions of a row that it has changed, and the text of a
+  // `timestamptz` is only stable.
   const microseconds = `(extract(epoch from ${end} - timestamptz 'epoch') * 1000000)::bigint`;
+  const endOf = (lease: string) => `timestamptz 'epoch' + ${lease}::bigint * interval '1 microsecond'`;
   const endAfter = (milliseconds: string) => `${clock} + ${milliseconds}::integer * interval '1 millisecond'`;
   const free = [
     `${end} <= ${clock}`,
@@ -69,7 +71,7 @@ export function leasesOf({
     ...{ table, until },
     isFree: free.length === 1 ? free[0]! : `(${free.join(' or ')})`,
     lease: `${holder ? `${table}.${holder}` : microseconds}::text`,
-    isHeld: (lease) => (holder ? `${table}.${holder} = ${lease}::uuid` : `${microseconds} = ${lease}::bigint`),
+    isHeld: (lease) => (holder ? `${table}.${holder} = ${lease}::uuid` : `${end} = ${endOf(lease)}`),
     endAfter,
     take: (milliseconds, lease) => `${holder ? `${holder} = ${lease}::uuid, ` : ''}${extend(milliseconds)}`,
     extend,

@@ -119,7 +119,9 @@ export async function selectRefusedOfUser(
 ): Promise<RefusalOfUser[]> {
   if (identifiers.length === 0) return [];
   const untilOf = new Map(
-    identifiers.map(({ identifier, until }) => [nameOf(workspaceId, identifier).toString('hex'), until] as const),
+    identifiers.map(
+      ({ identifier, until }) => [nameOf(workspaceId, identifier).toString('hex'), until] as const,
+    ),
   );
   const { rows } = await pool.query<{ name: Buffer; objects: RefusalOfUser[] }>({
     name: 'select-refused-of-user',

@@ -21,7 +21,7 @@ export const LOST_SECONDS = 10;
  * Returns SQL of a time in ISO 8601. Times have one length and one zone, so that text is compared instead of a
  * `timestamptz`: its conversion from a column is only stable, and Citus requires immutable functions of columns.
  */
-const asIso = (time: string) => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+const asIso = (time: string) => `to_char((${time}) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 /** Changes one row by primary key. A running move of a living process is not replaced. */
 const beginStatement = `

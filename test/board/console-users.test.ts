@@ -129,10 +129,10 @@ describe('users', () => {
   });
 
   const uses = {
-    locks: ['select from profiles where id = $1 for update'],
+    locks: ['select from profiles where workspace_id = $1 and id = $2 for update'],
     'updates and then locks': [
-      "update profiles set first_name = 'Grace', updated_at = now() where id = $1",
-      'select from profiles where id = $1 for update',
+      "update profiles set first_name = 'Grace', updated_at = now() where workspace_id = $1 and id = $2",
+      'select from profiles where workspace_id = $1 and id = $2 for update',
     ],
   };
 
@@ -142,7 +142,7 @@ describe('users', () => {
       const id = await scene.createUser(scene.shop, 'locked', 'locked@gmail.com');
       await scene.query("update profiles set first_name = 'Grace' where id = $1", id);
       await inTransaction(scene.installation.database.pool, async (batch) => {
-        for (const statement of statements) await batch.query(statement, [id]);
+        for (const statement of statements) await batch.query(statement, [scene.shop, id]);
         await fillIndex();
       });
       expect(await search('grace')).toEqual([]);

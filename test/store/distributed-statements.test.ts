@@ -1,15 +1,14 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
-import { noteDistributed } from '../../src/store/distributed.ts';
 import { distributed, views } from '../../src/store/distributed-tables.ts';
 import { formsOf } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { exceptionsApart } from './distributed/exceptions.ts';
 import { withoutWorkspace } from './distributed/without-workspace.ts';
+import { sendEverything } from './plans/everything.ts';
 import { fill } from './plans/fill.ts';
-import { ofDistributed } from './plans/of-distributed.ts';
-import { recordingOn, type Sent } from './plans/record.ts';
+import type { Sent } from './plans/record.ts';
 import { linesApart } from './plans/sources.ts';
 
 let database: Database;
@@ -27,14 +26,7 @@ beforeAll(async () => {
       'insert into dropped_histories (workspace_id, subject_kind, subject, up_to) values ($1, $2, $3, 0)',
       [filled.workspaceId, 'email', 'user2@x.com'],
     );
-    const { store, ...recorded } = recordingOn(tx);
-    noteDistributed(store, true);
-    for (const call of ofDistributed(store, filled)) {
-      await tx.query('savepoint filled');
-      await call();
-      await tx.query('rollback to savepoint filled');
-    }
-    ({ sent, lines } = recorded);
+    ({ sent, lines } = await sendEverything(tx, filled, { isDistributed: true }));
   } finally {
     await tx.query('rollback');
     tx.release();

@@ -2,6 +2,7 @@ import { withTimeout } from '../../platform/lifecycle.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { isUuid } from '../../profile/values.ts';
 import { findAccountPage } from '../../store/accounts.ts';
+import { readDeadLetter } from '../../store/dead-letter-actions.ts';
 import { parseUserSearch, searchUsers } from '../../store/profile-search.ts';
 import { listDestinations, MAX_DESTINATIONS } from '../../store/stream-destinations.ts';
 import { isPermitted, type Right, type Workspace } from '../access.ts';
@@ -118,12 +119,10 @@ async function users({ services, viewer }: SearchVisit, text: string): Promise<H
 async function requests({ services, viewer }: SearchVisit, text: string): Promise<Hit[]> {
   const workspaces = viewer.workspacesWith('delivery');
   if (workspaces.length === 0 || !isUuid(text)) return [];
-  const letter = await services.database.prisma.keptDeadLetter.findFirst({
-    where: { id: text, workspaceId: { in: idsOf(workspaces) } },
-    select: { id: true },
-  });
+  const letter = await readDeadLetter(services.database.pool, text, 0);
+  const isVisible = letter !== undefined && idsOf(workspaces).includes(letter.workspaceId);
   const hits = [{ title: text, kind: 'request', href: `/requests/${text}` }];
-  return letter ? [{ title: text, kind: 'dead letter', href: `/dead-letters/${text}` }, ...hits] : hits;
+  return isVisible ? [{ title: text, kind: 'dead letter', href: `/dead-letters/${text}` }, ...hits] : hits;
 }
 
 type Prisma = PageServices['database']['prisma'];

@@ -1,6 +1,5 @@
 const APART = 'on a distributed Postgres another text is sent in its place, once for each workspace';
 const AT_ONCE = 'on a distributed Postgres another text is sent in its place, which asks all shards at once';
-const REFERRED = 'nothing is wrong with it: the tables are empty, and the row that it refers to is not there';
 
 /** Statements that a Citus rejects, by their site, with the reason why that is harmless. */
 export const refused: Record<string, string> = {
@@ -11,8 +10,4 @@ export const refused: Record<string, string> = {
   'idempotency-keys.ts forgetKeys': APART,
   'leases.ts takeOldest': APART,
   'partitions.ts ownersIn': AT_ONCE,
-  'permission-sets.ts createPermissionSet': REFERRED,
-  'preference-centers.ts revokeLinks': REFERRED,
-  'sync-boundary.ts addToBoundary': REFERRED,
-  'sync-chunks.ts insertRowErrors': REFERRED,
 };

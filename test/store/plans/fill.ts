@@ -99,8 +99,8 @@ const rows: Record<string, string> = {
   'sync_jobs (id, integration_id, asked_by, status, started_at, finished_at)': `
     filled_id('run', n), filled_id('integration', n % 20), 'schedule', 'success', ${instant},
     case when n > 10 then ${instant} end`,
-  'sync_row_errors (job_id, number, reason, occurred_at, identifiers)': `
-    filled_id('run', n % 100 + 1), n, 'reason', ${instant}, array['x:user' || n]`,
+  'sync_row_errors (workspace_id, job_id, number, reason, occurred_at, identifiers)': `
+    filled_id('workspace', (n % 100 + 1) % 2), filled_id('run', n % 100 + 1), n, 'reason', ${instant}, array['x:user' || n]`,
   'sync_boundary (integration_id, fingerprint, seen)': `filled_id('integration', n % 20), ${digest}, 1`,
   'sync_expected (attempt, fingerprint, job_id, remaining)': `
     filled_id('attempt', n % 10), ${digest}, filled_id('run', n % 10 + 1), 1`,
@@ -180,18 +180,18 @@ export async function leaveUnwatched(pool: Pool): Promise<void> {
 }
 
 /** Fills a migrated database and collects statistics. */
-export async function fill(pool: Pool): Promise<Filled> {
+export async function fill(pool: Pool, now?: number): Promise<Filled> {
   await leaveUnwatched(pool);
-  const filled = await fillUncounted(pool);
+  const filled = await fillUncounted(pool, ROWS, now);
   await pool.query('analyze');
   return filled;
 }
 
 /**
  * Fills a migrated database without new statistics, so that existing plans stay. `most` is the number of rows
- * per table.
+ * per table. Two databases that are filled for the same time have the same ids.
  */
-export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
+export async function fillUncounted(pool: Pool, most = ROWS, now = Date.now()): Promise<Filled> {
   const insert = (target: string, values: string, from: number, to: number) =>
     pool.query(`insert into ${target} select ${values} from generate_series(${from}, ${to}) as n`);
   // Creates a UUIDv7 that is the later the smaller `n` is. Without the cast of `n` the function would not be
@@ -199,7 +199,7 @@ export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
   // called for each row.
   await pool.query(`
     create function filled_id(kind text, n integer) returns uuid language sql immutable as $$
-      select ('0' || to_hex((${Date.now()} - n * 250000::bigint) * 16 + 7) || '000'
+      select ('0' || to_hex((${now} - n * 250000::bigint) * 16 + 7) || '000'
         || to_hex((-9223372036854775808)::bigint + (hashtextextended(kind || n::text, 0) & 1152921504606846975)))::uuid
     $$`);
   for (const [target, [count, values]] of Object.entries(few)) await insert(target, values, 0, count - 1);

@@ -25,6 +25,7 @@ const onNodes: Record<string, string> = {
   'distribute.ts requireCitus': 'asks what there is to distribute over',
   'distribute.ts requireRoom': 'asks nodes for a setting',
   'distribute.ts setNodes': 'sets the databases of nodes',
+  'distribute.ts namesIn': 'reads the catalog',
   'distribute.ts distribute': 'distributes tables, once a release',
   'distribute.ts prepare': 'distributes tables, once a release',
   'distribute.ts copy': 'distributes tables, once a release',
