@@ -105,8 +105,8 @@ describe.each(screens)(
     }
 
     /** Sends an event over the API. The processes that apply and deliver it end with this test. */
-    async function sendEvent(name: string): Promise<void> {
-      const { installation, shop } = scene;
+    async function sendEvent(workspaceId: string, name: string): Promise<void> {
+      const { installation } = scene;
       const [port, workerPort, syncPort] = [await leasePort(), await leasePort(), await leasePort()].map(
         String,
       );
@@ -119,7 +119,7 @@ describe.each(screens)(
         await Promise.all(processes.map(({ exit }) => exit));
       });
       const { secret } = await createApiKey(installation.database, tester, {
-        ...{ workspaceId: shop, name, permissions: ['users.track'], ipAllowlist: [] },
+        ...{ workspaceId, name, permissions: ['users.track'], ipAllowlist: [] },
       });
       const post = () =>
         fetch(`http://127.0.0.1:${port}/users/track`, {
@@ -248,7 +248,11 @@ describe.each(screens)(
       expect(received.at(-1)?.path).toBe('/in');
       await check();
       const sentAt = received.length;
-      await sendEvent(`parcel-${width}`);
+      const [stream] = await scene.query(
+        'select workspace_id::text as id from stream_destinations where name = $1',
+        `warehouse-${width}`,
+      );
+      await sendEvent(stream.id, `parcel-${width}`);
       const isReceived = () => received.slice(sentAt).some(({ body }) => body.includes(`parcel-${width}`));
       await waitUntil(isReceived, { what: 'the event at the receiver' });
       const cell = page.getByText(/^[1-9]\d*$/);
