@@ -55,7 +55,7 @@ export async function beginMove(
         () => true,
         () => false,
       );
-    return until(store, { every: RENEW_MS, deadline: Date.now() + END_MS });
+    return until(store, { every: RENEW_MS, leaving: AbortSignal.timeout(END_MS) });
   };
   const waits = (hindrance: string) => {
     onWait?.(hindrance);
