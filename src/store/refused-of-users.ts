@@ -27,14 +27,15 @@ export interface RefusedOfUser {
   objects: RefusalOfUser[];
 }
 
+const digest = (data: Buffer | string) => createHash('sha256').update(data).digest();
+
 /**
  * Returns the name under which refused objects of an identifier are stored. One identifier has different names in different
  * workspaces, so that rows of two workspaces cannot be related.
  */
 export function nameOf(workspaceId: string, identifier: Identifier): Buffer {
-  return createHash('sha256')
-    .update(`${workspaceId.toLowerCase()} ${identifierText(identifier)}`)
-    .digest();
+  const workspace = Buffer.from(workspaceId.replaceAll('-', ''), 'hex');
+  return digest(Buffer.concat([workspace, digest(identifierText(identifier))]));
 }
 
 /**
@@ -44,7 +45,7 @@ export function nameOf(workspaceId: string, identifier: Identifier): Buffer {
  * @param text SQL of the identifier in the format of `identifierText`
  */
 export const nameOfText = (workspace: string, text: string) =>
-  `sha256(decode(replace(${workspace}::text || ' ' || ${text}, '\\', '\\\\'), 'escape'))`;
+  `sha256(uuid_send(${workspace}) || sha256(decode(replace(${text}, '\\', '\\\\'), 'escape')))`;
 
 /** Returns the day of a request in UTC. */
 export function dayOf(requestId: string): string {

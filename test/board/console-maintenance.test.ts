@@ -85,6 +85,20 @@ test('the forms run the retention, restore a month and erase deleted users, with
   expect(await detailOf('retention.erase')).toMatchObject({ files: 1, erased: 0, failed: 0 });
 });
 
+test('an action that succeeded is not audited as failed if its result could not be recorded', async () => {
+  await rows('delete from audit');
+  await rows(`create function reject_result() returns trigger language plpgsql as $$
+    begin raise exception 'no room'; end $$`);
+  await rows(`create trigger reject_result before insert on audit for each row
+    when (new.action = 'retention.erase' and not new.detail ?| '{started,failure}') execute function reject_result()`);
+  const erase = await post(operator, path, { action: 'erase' });
+  await rows('drop trigger reject_result on audit');
+  expect(erase.status).toBe(500);
+  expect(await rows("select detail from audit where action = 'retention.erase'")).toEqual([
+    { detail: { started: true } },
+  ]);
+});
+
 test('an invalid month, and a month that is not archived, are refused at the field', async () => {
   for (const [month, problem] of [
     ['2020-13', 'Must be a month, for example 2025-03.'],

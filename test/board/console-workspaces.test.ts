@@ -147,6 +147,31 @@ test('a move opens the queue once, whether it ends well or the shard does not ex
   expect(opened).toBe(2);
 });
 
+test('the end of a move is recorded again if Postgres did not store it', async () => {
+  const { resourceContext } = scene.installation;
+  const { database } = resourceContext;
+  let failures = 0;
+  const pool = new Proxy(database.pool, {
+    get: (target, name) =>
+      name === 'query'
+        ? (text: string, values: unknown[] = []) => {
+            if (String(text).includes('endedAt') && values[3] === true && failures++ === 0)
+              return Promise.reject(new Error('no answer'));
+            return target.query(text, values);
+          }
+        : Reflect.get(target, name, target),
+  });
+  const context: Context = { ...resourceContext, database: { ...database, pool } };
+  const { ended } = await beginMove(context, scene.shop, { to: 0, wait: 1 });
+  await ended;
+  expect(failures).toBe(2);
+  const [{ ended: at }] = await scene.query(
+    `select shard_move ->> 'endedAt' as ended from workspaces where id = $1`,
+    scene.shop,
+  );
+  expect(Date.parse(at)).toBeGreaterThan(Date.now() - 60_000);
+});
+
 test('two processes of the console show a move, refuse a second one, and report a lost one', async () => {
   const installation = await createInstallation('redis', { env: { SHARDS: '2' } });
   try {

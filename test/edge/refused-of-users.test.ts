@@ -1,16 +1,34 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createEdgeMetrics } from '../../src/edge/metrics.ts';
 import { RefusedObjects, refusalLimits } from '../../src/edge/refused-objects.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { floorOf, newId } from '../../src/platform/ids.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import type { Pool } from '../../src/store/database.ts';
-import { forgetRefusedOfUsers, selectRefusedOfUser } from '../../src/store/refused-of-users.ts';
+import {
+  addRefusedOfUsers,
+  dayOf,
+  forgetRefusedOfUsers,
+  nameOf,
+  selectRefusedOfUser,
+} from '../../src/store/refused-of-users.ts';
 import { cleanUpTombstones } from '../../workers/upkeep/tombstones.ts';
 import { by, identity } from '../identity/objects.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
 import { attributes, createStore, deliver, silent } from '../workers/batch.ts';
+
+/** The statement that gives rows of an earlier release their name. */
+const [migration] = /^update [^;]+/m.exec(
+  readFileSync(
+    path.join(packageRoot, 'prisma/migrations/0099_refused_of_users_by_workspace/migration.sql'),
+    'utf8',
+  ),
+)!;
 
 let pool: Pool;
 beforeAll(async () => {
@@ -172,6 +190,71 @@ describe('refused objects of a user', () => {
     expect(await found(user('other'))).toHaveLength(1);
   });
 
+  test('are deleted with a user whose identifier has a backslash or characters outside of ASCII', async () => {
+    const odd = user(String.raw`\101\x41 \\ "é😀`);
+    await apply(attributes(odd.external_id, {}), attributes('ada', {}));
+    await refuse(odd);
+    expect(await found(odd)).toHaveLength(1);
+    await apply(identity('delete', { user: by(odd) }));
+    expect(await rows()).toBe(0);
+  });
+
+  test('have another name in another workspace, also rows of an earlier release', async () => {
+    expect(nameOf(workspaceId, user('ada'))).not.toEqual(nameOf(newId(), user('ada')));
+    const requestId = newId();
+    const object = {
+      ...{ requestId, operation: 'users.track', inputArray: 'events', index: 0 },
+      ...{ reason: 'required', field: 'name' },
+    };
+    await addRefusedOfUsers(pool, [
+      {
+        ...{ workspaceId, day: dayOf(requestId), objects: [object] },
+        name: createHash('sha256').update('x:ada').digest(),
+      },
+    ]);
+    expect(await found(user('ada'))).toEqual([]);
+    const { rows: applied } = await pool.query({
+      text: `${migration} where workspace_id = $1 returning name`,
+      values: [workspaceId],
+    });
+    expect(applied).toEqual([{ name: nameOf(workspaceId, user('ada')) }]);
+    expect(await found(user('ada'))).toEqual([object]);
+  });
+
+  test('do not lose the counts of groups if they cannot be written, and are written later', async () => {
+    let fails = true;
+    const flaky = new Proxy(pool, {
+      get: (target, name) =>
+        name === 'query'
+          ? (statement: { name?: string }, ...rest: []) =>
+              fails && statement.name === 'add-refused-of-users'
+                ? Promise.reject(new Error('no answer'))
+                : target.query(statement as never, ...rest)
+          : Reflect.get(target, name, target),
+    });
+    const refused = open({}, flaky);
+    note(refused, [user('ada')]);
+    for (let attempt = 0; attempt < 59; attempt++) await refused.write();
+    note(refused, [user('ada')]);
+    await refused.write();
+    const counted = async () =>
+      (
+        await pool.query(
+          'select sum(objects)::integer as objects from refused_objects where workspace_id = $1',
+          [workspaceId],
+        )
+      ).rows[0].objects;
+    // After 60 failed attempts the first object of the user is dropped.
+    expect(await counted()).toBe(2);
+    note(refused, [user('bea')]);
+    await refused.write();
+    fails = false;
+    await refused.stop();
+    expect(await counted()).toBe(3);
+    expect(await found(user('ada'))).toEqual([]);
+    expect(await found(user('bea'))).toHaveLength(1);
+  });
+
   test('stay for an address that another user has', async () => {
     const email = 'both@gmail.com';
     await apply(attributes('ada', { standard: { email } }), attributes('bea', { standard: { email } }));
@@ -213,5 +296,16 @@ describe('refused objects of a user', () => {
     expect(await found(user('ada'))).toHaveLength(2);
     await forgetRefusedOfUsers(pool);
     expect(await rows()).toBe(2);
+  });
+
+  test('are forgotten in slices, however many there are', async () => {
+    await pool.query(
+      `insert into refused_of_users (workspace_id, name, day, objects)
+       select $1::uuid, sha256(n::text::bytea), (now() at time zone 'UTC')::date - 31, '[]'
+       from generate_series(1, 2500) as n`,
+      [workspaceId],
+    );
+    await forgetRefusedOfUsers(pool);
+    expect(await rows()).toBe(0);
   });
 });

@@ -117,6 +117,15 @@ describe('changes of attributes', () => {
     expect(names.slice(0, 3)).toEqual([['attribute_2'], ['attribute_1'], ['attribute_0']]);
   });
 
+  test('keep all their names if characters of two UTF-16 units fill less than the room', async () => {
+    const names = ['😀'.repeat(60), '🎉'.repeat(60)];
+    await apply(set('emma', Object.fromEntries(names.map((name) => [name, 1]))));
+    const read = async () => readAttributeChanges((await textOf('emma'))!)[0];
+    expect(await read()).toMatchObject({ isCut: false, names: expect.arrayContaining(names) });
+    await apply(set('emma', { ['😀'.repeat(150)]: 1, ['🎉'.repeat(150)]: 1 }));
+    expect(await read()).toMatchObject({ isCut: true, names: [expect.any(String)] });
+  });
+
   test('are written once if an envelope is delivered again', async () => {
     const delivery = await apply(set('nora', { plan: 'free' }));
     await applyBatch(pool, [delivery]);

@@ -79,7 +79,7 @@ const rows: Record<string, string> = {
     ${owner}, filled_id('request', n), filled_id('key', n % 2), 'users.track', 1,
     '[{"inputArray": "events", "index": 0, "reason": "required", "field": "name"}]'`,
   'refused_of_users (workspace_id, name, day, objects)': `
-    ${owner}, sha256((${owner}::text || ' x:user' || n)::bytea), (now() at time zone 'UTC')::date - n / 500, '[]'`,
+    ${owner}, sha256(uuid_send(${owner}) || sha256(('x:user' || n)::bytea)), (now() at time zone 'UTC')::date - n / 500, '[]'`,
   'usage (workspace_id, day, lane, events)': `
     ${owner}, (now() at time zone 'UTC')::date - n / 32, n / 2 % 16, 1`,
   'deprecated_external_ids (workspace_id, external_id, profile_id, created_at)': `
