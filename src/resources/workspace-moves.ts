@@ -15,8 +15,8 @@ import type { Context, Shown } from './resource.ts';
 /** Milliseconds between two records that the process of a move is alive. */
 const RENEW_MS = 2000;
 
-/** Milliseconds for which the record of the end is repeated if Postgres does not store it. */
-const END_MS = 30_000;
+/** Maximum number of attempts to record the end of a move. */
+const MAX_END_ATTEMPTS = 15;
 
 interface MoveOptions {
   to: number;
@@ -55,7 +55,9 @@ export async function beginMove(
         () => true,
         () => false,
       );
-    return until(store, { every: RENEW_MS, leaving: AbortSignal.timeout(END_MS) });
+    let attempts = 0;
+    const isSo = (isStored: boolean) => isStored || ++attempts >= MAX_END_ATTEMPTS;
+    return until(store, { every: RENEW_MS, isSo });
   };
   const waits = (hindrance: string) => {
     onWait?.(hindrance);
