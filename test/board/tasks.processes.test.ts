@@ -260,7 +260,7 @@ describe.each(screens)(
         .locator('dt', { hasText: /^Delivered$/ })
         .locator('+ dd')
         .filter({ has: cell });
-      await expect.poll(async () => (await page.reload()) && delivered.count()).toBe(1);
+      await expect.poll(async () => (await page.reload()) && delivered.count(), { timeout: 30_000 }).toBe(1);
       await check();
     });
 
