@@ -291,7 +291,7 @@ export class RefusedObjects implements Service {
       if (taken.attempts + 1 >= MAX_ATTEMPTS) this.#drop(taken);
       else this.#takeBack(taken);
     }
-    // By themselves, so that a failure here neither repeats nor drops the counts.
+    // In a separate attempt, so that a failure does not drop or repeat the counts.
     try {
       await addRefusedOfUsers(this.#pool, [...taken.users.values()]);
     } catch (error) {
