@@ -37,7 +37,7 @@ describe('presets of API keys', () => {
     ]);
   });
 
-  test('the preset server opens neither syncs nor exports of segments', () => {
+  test('the preset server does not open syncs or exports of segments', () => {
     const paths = opened('server').map(({ path }) => path);
     expect(paths).toEqual(expect.arrayContaining(['/users/track', '/users/delete', '/users/export/ids']));
     expect(paths.filter((path) => /^\/cdi|segment/.test(path))).toEqual([]);

@@ -57,7 +57,7 @@ test('a problem is listed and logged when a second reading has it, and its end i
   expect(lines).toEqual([began, ended]);
 });
 
-test('a problem of a single reading is neither listed nor logged', async () => {
+test('a problem of a single reading is not listed or logged', async () => {
   const fleet = { problems: [problem()] };
   const { watch, lines } = createWatch(fleet);
   const run = watch.runOnce();

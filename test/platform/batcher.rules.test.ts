@@ -108,7 +108,7 @@ test('G5: an outage rejects waiting calls without another batch, and the next ca
   expect(keys()).toEqual([[1], [4]]);
 });
 
-test('calls without a result are the first ones of the next batch', async () => {
+test('calls without a result come first in the next batch', async () => {
   const { batches, callAll, keys } = createScene();
   const ended = callAll([1, 2, 3]);
   await turn();

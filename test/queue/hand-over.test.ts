@@ -258,7 +258,7 @@ describe.each(['redis', 'postgres'] as const)('a hand-over to lanes in %s', (kin
     expect(lanes.adds).toBe(0);
   });
 
-  test('a fence has one ledger row, whatever the number of its lanes', () => {
+  test('a fence has one ledger row for any number of lanes', () => {
     const objects: AcceptedObject[] = [
       { ...{ id: newId(), request: 0, index: 0 }, kind: 'delete', identifier: { external_id: 'ada' } },
     ] as never;

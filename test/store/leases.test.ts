@@ -197,7 +197,7 @@ describe.each(Object.entries(cases))('lease of the %s', (_, one) => {
     vi.useRealTimers();
   });
 
-  test('is taken by one of several simultaneous callers', async () => {
+  test('is taken once by several simultaneous callers', async () => {
     const taken = await Promise.all(Array.from({ length: 10 }, () => take(LONG_MS)));
     expect(taken.filter(Boolean)).toHaveLength(1);
     expect(await take(LONG_MS)).toBeUndefined();
