@@ -64,9 +64,10 @@ export function createReading({
      */
     async take(request: Reader, bytes: number): Promise<void> {
       const response = request.res!;
+      const aborted = () => new ApiError(request.broken ?? 'bodyTooSlow');
+      if (response.destroyed) throw aborted();
       const gone = new AbortController();
-      const abort = () => gone.abort(new ApiError(request.broken ?? 'bodyTooSlow'));
-      if (response.destroyed) abort();
+      const abort = () => gone.abort(aborted());
       // The response closes when it has been sent or when its client has disconnected.
       response.once('close', abort);
       const reservation = await large.reserveInTurn(bytes, gone.signal);
@@ -78,9 +79,10 @@ export function createReading({
         if (response.req.complete) discard(reservation.bytes);
         reservation.release();
       };
+      // The client can have disconnected after the room was reserved.
       if (response.destroyed) {
         release();
-        gone.signal.throwIfAborted();
+        throw aborted();
       }
       holders.set(response, reservation);
       response.once('close', release);
