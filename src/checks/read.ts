@@ -110,6 +110,11 @@ export function createReader(options: ReaderOptions): Reader {
     const processes = await listProcesses(pool);
     return { processes, latency: performance.now() - begun };
   });
+  /** Repeats a reading that began during an outage which is over: it contains the outage in its latency. */
+  const currentOf = async <T extends { latency: number }>(read: () => Promise<T>): Promise<T> => {
+    const first = await read();
+    return first.latency > patience ? read() : first;
+  };
   const storedMs = patience * STORED_SHARE;
   let reading: StoredReading | undefined;
   const readRedis = oneAtATime(async () => {
@@ -146,7 +151,7 @@ export function createReader(options: ReaderOptions): Reader {
    * the values that have arrived are returned.
    */
   async function readPostgres(): Promise<Stored | undefined> {
-    const first = await inTime(readProcesses());
+    const first = await inTime(currentOf(readProcesses));
     if (!first) return undefined;
     const { values, done, begunAt } = readOthers();
     await inTime(
@@ -182,7 +187,7 @@ export function createReader(options: ReaderOptions): Reader {
     const redisThere = connection?.redis?.status === 'ready';
     const [stored, redis, disk] = await Promise.all([
       readPostgres(),
-      redisThere ? inTime(readRedis()) : undefined,
+      redisThere ? inTime(currentOf(readRedis)) : undefined,
       dataDir === undefined ? undefined : readDisk('data', dataDir),
     ]);
     const lanesWanted = options.lanes ?? stored?.spread?.lanes;

@@ -26,7 +26,7 @@ interface WatchOptions {
   self: { name: 'web' | 'board'; id: string };
   /** Reads the fleet and evaluates the checks. Never rejects. */
   read(): Promise<Evaluated>;
-  /** Whether this process has confirmed an outage of its stores itself, so that one reading is sufficient. */
+  /** Whether this process has confirmed an outage of its stores itself, so that one reading of a critical problem is sufficient. */
   isOutage(): boolean;
   log: Pick<Log, 'warn' | 'info'>;
 }
@@ -131,7 +131,8 @@ export class ProblemWatch implements Service {
     for (const problem of problems) {
       const known = this.#watched.get(keyOf(problem));
       const isNew = known === undefined || known.endedAt !== undefined;
-      const isConfirmed = !isNew || this.#options.isOutage();
+      // Only critical problems describe an outage. Readings during its end find others that do not last.
+      const isConfirmed = !isNew || (problem.severity === 'critical' && this.#options.isOutage());
       const one: Watched = {
         ...(known ?? { isLogged: false }),
         ...{ problem, isConfirmed, isMissing: false, endedAt: undefined },

@@ -61,3 +61,19 @@ test('a Postgres that goes away during the reading is reported as away', async (
   });
   expect((await reader.read()).lacking.map(({ name }) => name)).toEqual(['postgres']);
 });
+
+test('a reading that began before Postgres froze does not count as its latency', async () => {
+  let frozen: Promise<void> | undefined;
+  const { reader } = readerOf(async (text) => {
+    if (text.includes('from processes')) await frozen;
+    return [];
+  });
+  let thaw = () => {};
+  frozen = new Promise((resolve) => (thaw = resolve));
+  expect((await reader.read()).lacking.map(({ name }) => name)).toEqual(['postgres']);
+  const during = reader.read();
+  thaw();
+  const { lacking, postgres } = await during;
+  expect(lacking).toEqual([]);
+  expect(postgres!.latency).toBeLessThan(PATIENCE_MS / 2);
+});

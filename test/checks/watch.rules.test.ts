@@ -73,6 +73,15 @@ test('one reading is sufficient during an outage that the process has confirmed'
   expect(lines).toEqual([began]);
 });
 
+test('an outage does not confirm a warning, which may be a value from its end', async () => {
+  const fleet = { problems: [problem({ id: 'store-slow', severity: 'warning' })] };
+  const { watch, lines } = createWatch(fleet, true);
+  const run = watch.runOnce();
+  fleet.problems = [];
+  await run;
+  expect([watch.problems(), lines]).toEqual([[], []]);
+});
+
 test('a problem that returns within a minute is logged again only after the minute', async () => {
   const fleet = { problems: [problem()] };
   const { watch, lines } = createWatch(fleet, true);
