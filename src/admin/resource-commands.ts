@@ -1,7 +1,10 @@
+import { readFileSync, statSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { type Config, readConfig } from '../platform/config.ts';
+import { describeFailure, grouped } from '../platform/format.ts';
 import { reachable } from '../platform/lifecycle.ts';
 import type { Field, Fields, SecretSource } from '../resources/fields.ts';
+import { InvalidValue } from '../resources/refusal.ts';
 import {
   type Action,
   type Context,
@@ -75,6 +78,16 @@ export const contextOf = (installation: Installation): Context => ({
     const { withQueue } = await import('./queue.ts');
     return withQueue(installation, work);
   },
+  async withRenderer(work) {
+    const { createRenderer } = await import('../preferences/renderer.ts');
+    const renderer = createRenderer({ maxProcesses: 1 });
+    try {
+      return await work(renderer);
+    } finally {
+      await renderer.stop();
+    }
+  },
+  requirePermit() {},
   async enqueue(request) {
     const { enqueueInQueue } = await import('./queue.ts');
     return enqueueInQueue(installation, request);
@@ -206,7 +219,7 @@ export function run<One extends { id: string }>(resource: NamedResource<One>, wo
         const by = naming.by?.(named) ?? 'the id';
         throw new Refusal(
           naming.isWithin
-            ? `the ${scope} has no ${one} '${value}'`
+            ? `the ${scope} has no ${one} '${value}'${'list' in resource ? `; see ${PENSTOCK} ${noun} list` : ''}`
             : `no ${one} has ${by} '${value}'; see ${PENSTOCK} ${noun} list`,
         );
       };
@@ -248,13 +261,38 @@ function addField(command: Command, key: string, field: Field<unknown>): void {
     return;
   }
   const option = new Option(control.kind === 'switch' ? flagOf(key) : `${flagOf(key)} <${value}>`, help);
-  if (control.kind === 'choice') option.choices(control.choices as string[]);
+  if (control.kind === 'area') {
+    option.description = `file with ${help}; - reads standard input`;
+    option.argParser(parserOf((file) => field.read(readText(file, control.maxLength))));
+  } else if (control.kind === 'choice') option.choices(control.choices as string[]);
   else if (control.kind !== 'switch') option.argParser(parserOf(field.read));
   if (required) option.makeOptionMandatory();
   // The help text already describes the default of an empty list.
   if (fallback !== undefined && control.kind !== 'switch' && !Array.isArray(fallback))
     option.default(fallback);
   command.addOption(option);
+}
+
+/** Maximum number of bytes of a character in UTF-8. */
+const MAX_CHARACTER_BYTES = 4;
+
+/**
+ * Reads a text from a file, or from standard input if the name is `-`.
+ * @throws {InvalidValue} if the file cannot be read or is too large
+ */
+function readText(file: string, maxLength: number): string {
+  const maxBytes = maxLength * MAX_CHARACTER_BYTES;
+  const tooLarge = new InvalidValue(`The file may have at most ${grouped(maxLength)} characters.`);
+  try {
+    if (file !== '-' && statSync(file).size > maxBytes) throw tooLarge;
+    const text = readFileSync(file === '-' ? process.stdin.fd : file);
+    if (text.length > maxBytes) throw tooLarge;
+    return new TextDecoder('utf-8', { fatal: true }).decode(text);
+  } catch (error) {
+    if (error instanceof InvalidValue) throw error;
+    if (error instanceof TypeError) throw new InvalidValue(`The file ${file} is not text in UTF-8.`);
+    throw new InvalidValue(`The file ${file} cannot be read: ${describeFailure(error)}.`);
+  }
 }
 
 /** Reads the values of the fields from the options; an omitted option has its default. */

@@ -133,7 +133,7 @@ const FRAMED =
   "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox";
 
 /** Maximum size of a form in bytes: the ids of a list page and a few other fields. */
-const FORM_BYTES = 65_536;
+export const FORM_BYTES = 65_536;
 
 /** Maximum number of values in a form: the ids of a list page. */
 const MAX_FIELDS = 600;

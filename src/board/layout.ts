@@ -24,7 +24,6 @@ const specialPages: Record<MenuGroup, NavigationPage[]> = {
   Users: [
     { path: '/users', name: 'Users', permit: 'users' },
     { path: '/segments', name: 'Segments', permit: 'segments' },
-    { path: '/preference-centers', name: 'Preference centers', permit: 'centers' },
   ],
   Data: [{ path: '/dead-letters', name: 'Dead letters', permit: 'delivery' }],
   Operate: [

@@ -45,7 +45,7 @@ export function readForm(
     const isInPart = part === '' || field.part === undefined || field.part === part;
     const all = isShown([key, field]) && isInPart ? sent(key) : [];
     const text = field.isExact
-      ? (all[0] ?? '')
+      ? linesOf(field, all[0] ?? '')
       : all
           .map((one) => one.trim())
           .filter((one) => one !== '')
@@ -66,6 +66,10 @@ export function readForm(
   }
   return { given, problems, values };
 }
+
+/** Returns a text with the line ends of the original. Browsers send those of a text area as CR and LF. */
+const linesOf = ({ control }: Field<unknown>, text: string) =>
+  control.kind === 'area' ? text.replaceAll('\r\n', '\n') : text;
 
 function secretOf(key: string, text: string): SecretSource {
   return {
@@ -156,7 +160,8 @@ export function formFields(
   const chosen = sent?.given[PART]?.[0] ?? parts[0];
   const rendered = shown.map(([key, field]) => {
     const given = sent?.given[key] ?? (filled[key] === undefined ? undefined : [filled[key]]);
-    const state = { id: `${id}-${key}`, given, problem: sent?.problems[key] };
+    const isFilled = Boolean(filled[key]) && !field.mayBeEmpty;
+    const state = { id: `${id}-${key}`, given, problem: sent?.problems[key], isFilled };
     const maker = suggestions[key]?.length === 0 ? makers[key] : undefined;
     return formField(key, field, { ...state, suggestions: suggestions[key], maker });
   });
@@ -175,6 +180,8 @@ interface FieldState {
   id: string;
   given: string[] | undefined;
   problem: string | undefined;
+  /** Whether the field had a value, and must keep one. */
+  isFilled: boolean;
   suggestions: string[] | undefined;
   /** Page that creates an entry for the field, if there is none yet. */
   maker: { text: string; path: string } | undefined;
@@ -183,9 +190,10 @@ interface FieldState {
 function formField(
   key: string,
   field: Field<unknown>,
-  { id, given, problem, suggestions, maker }: FieldState,
+  { id, given, problem, isFilled, suggestions, maker }: FieldState,
 ): Html {
-  const { label, help, control, required, fallback } = field;
+  const { label, help, control, fallback } = field;
+  const required = field.required || isFilled;
   const value = given?.[0] ?? defaultText(fallback);
   const isInvalid = problem !== undefined;
   const marks = html` aria-describedby="${id}-hint"${required && html` required`}${isInvalid && html` aria-invalid="true"`}`;
@@ -205,6 +213,9 @@ function formField(
         (one) =>
           html`<option value="${one}"${one === value && html` selected`}>${control.texts?.[one] ?? one}</option>`,
       )}</select>${hint}</label>`;
+    case 'area':
+      // Browsers drop a line break at the beginning of a text area.
+      return html`<label>${title} <textarea name="${key}"${control.isShort && html` class="short"`} spellcheck="false" autocomplete="off"${marks}>${'\n'}${value}</textarea>${hint}</label>`;
     case 'secret':
       return html`<label>${title} <input type="password" name="${key}" autocomplete="off"${marks}>${hint}</label>`;
     default:

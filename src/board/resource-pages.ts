@@ -7,6 +7,7 @@ import type { Json } from '../profile/json.ts';
 import { isUuid } from '../profile/values.ts';
 import { layoutOf } from '../queue/lanes.ts';
 import { envelopesOf } from '../queue/pack.ts';
+import type { Fields } from '../resources/fields.ts';
 import { Refusal } from '../resources/refusal.ts';
 import {
   type Action,
@@ -22,6 +23,7 @@ import { isRight } from '../resources/rights.ts';
 import { isPermitted } from './access.ts';
 import {
   chosenWorkspace,
+  FORM_BYTES,
   type Page,
   PageError,
   type PageServices,
@@ -54,6 +56,8 @@ const PAGE = 50;
 /** A list column that only the console has. */
 export interface ExtraColumn<One> {
   title: string;
+  /** Whether the column has numbers, which are right-aligned. */
+  isNumber?: boolean;
   cell(one: One): Part;
 }
 
@@ -65,16 +69,16 @@ export interface Extras<One> {
   search?: {
     /** Query parameters, which the link to older entries keeps. */
     parameters: readonly string[];
-    fields(visit: ResourceVisit, owner: Owner | undefined): Part;
+    fields(visit: ResourceVisit, owner: Owner | undefined): Part | Promise<Part>;
     /** Section below the form. */
     belowForm(visit: ResourceVisit): Part;
     /** Returns the address of the page that the search text names. The list is then not shown. */
     opens?(visit: ResourceVisit): Promise<string | undefined>;
     /** Whether the search text breaks its rule, so that the answer is 400. */
-    isInvalid?(visit: ResourceVisit): boolean;
+    isInvalid?(visit: ResourceVisit): boolean | Promise<boolean>;
   };
-  /** List columns that only the console has. */
-  columns?(visit: ResourceVisit, owner: Owner | undefined): Promise<ExtraColumn<One>[]>;
+  /** List columns that only the console has. @param rows the listed resources */
+  columns?(visit: ResourceVisit, owner: Owner | undefined, rows: readonly One[]): Promise<ExtraColumn<One>[]>;
   /** Section below the list. */
   below?(visit: ResourceVisit, owner: Owner | undefined): Promise<Part>;
 }
@@ -164,7 +168,7 @@ class Renderer<One extends { id: string }> {
           return {
             ...{ title, body: await this.#list(entered, { filtered }) },
             ...this.#noticeOf(visit, { isList: true }),
-            ...((filtered.isInvalid || search?.isInvalid?.(entered)) && { status: 400 }),
+            ...((filtered.isInvalid || (await search?.isInvalid?.(entered))) && { status: 400 }),
           };
         },
       },
@@ -172,6 +176,7 @@ class Renderer<One extends { id: string }> {
         ? [
             {
               ...{ method: 'post' as const, path: this.#path, right: permit },
+              maxBytes: formBytes([...(creation ? [creation] : []), ...ownerActions]),
               handle: (visit: ResourceVisit) => this.#create(this.#entered(visit)),
             },
           ]
@@ -181,6 +186,7 @@ class Renderer<One extends { id: string }> {
         ? [
             {
               ...{ method: 'post' as const, path: one, right: permit },
+              maxBytes: formBytes(actions),
               handle: (visit: ResourceVisit) => this.#act(this.#entered(visit)),
             },
           ]
@@ -266,7 +272,7 @@ class Renderer<One extends { id: string }> {
     const field = workspaceChoice(workspaces, chosen, { mayBeAll: !isOfOne });
     const choices = chosen && (await this.#resource.filterChoices?.(contextOf(visit), chosen));
     const fields = filterFields(filters, { query, choices });
-    const search = this.#extras.search?.fields(visit, chosen);
+    const search = await this.#extras.search?.fields(visit, chosen);
     const isSearch = Boolean(search) || isFiltered;
     const choice = formOf(field || isSearch ? html`${field}${fields}${search}` : undefined, isSearch);
     return { chosen, choice, ids: (chosen ? [chosen] : workspaces).map(({ id }) => id) };
@@ -303,7 +309,7 @@ class Renderer<One extends { id: string }> {
     const makers = creation ? this.#makers(visit, creation, chosen) : [];
     const { search } = this.#extras;
     const [more, below] = await Promise.all([
-      this.#extras.columns?.(visit, chosen) ?? [],
+      this.#extras.columns?.(visit, chosen, shown) ?? [],
       this.#extras.below?.(visit, chosen),
     ]);
     const kept = {
@@ -376,7 +382,7 @@ ${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen
     const headings: Heading[] = [
       nameTitle,
       ...listed.map(headingOf),
-      ...more.map(({ title: name }) => name),
+      ...more.map(({ title: name, isNumber }) => (isNumber ? { name, number: true as const } : name)),
       ...(hasButtons ? ['Actions'] : []),
     ];
     return table(title, headings, rows);
@@ -626,12 +632,15 @@ ${
 }
 
 /** Returns the dependencies of a description's functions for a request. */
-export const contextOf = ({ services, actor, origin }: ResourceVisit): Context => {
-  const { database, config, connection, producer, queue } = services;
+export const contextOf = (visit: ResourceVisit): Context => {
+  const { services, actor, origin } = visit;
+  const { database, config, connection, producer, queue, renderer } = services;
   return {
     ...{ database, config, actor, consoleUrl: origin },
     databaseUrl: () => findDatabaseUrl(config) ?? '',
     withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
+    withRenderer: (work) => work(renderer),
+    requirePermit: (permit, workspaceId) => requirePermit(visit, permit, workspaceId),
     async enqueue({ workspaceId, requestId, objects }) {
       const request = {
         ...{ request_id: requestId, workspace_id: workspaceId, accepted_at: nowDate().toISOString() },
@@ -648,6 +657,21 @@ const withQuery = (visit: ResourceVisit, name: string, value: string): ResourceV
   ...visit,
   query: (parameter) => (parameter === name ? value : ''),
 });
+
+/** Maximum number of bytes of a character in a submitted form: four bytes of UTF-8 as `%F0`. */
+const SENT_CHARACTER_BYTES = 12;
+
+/** Returns the maximum size of a form in bytes, which depends on its longest texts. */
+const formBytes = (all: readonly { fields: Fields }[]): number =>
+  FORM_BYTES +
+  Math.max(
+    0,
+    ...all.map(({ fields }) =>
+      Object.values(fields)
+        .map(({ control }) => (control.kind === 'area' ? control.maxLength * SENT_CHARACTER_BYTES : 0))
+        .reduce((sum, bytes) => sum + bytes, 0),
+    ),
+  );
 
 /** Whether the action needs no input and is rendered as a single button. */
 const isButton = <One>({ fields, confirm }: Action<One>) =>

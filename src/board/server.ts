@@ -38,7 +38,7 @@ import { healthPages } from './pages/health.ts';
 import { historyPages } from './pages/history.ts';
 import { permissionSetExtras, teamExtras } from './pages/holders.ts';
 import { keyExtras } from './pages/keys.ts';
-import { preferenceCenterPages } from './pages/preference-centers.ts';
+import { preferenceCenterExtras, preferenceCenterPages } from './pages/preference-centers.ts';
 import { refusedObjectExtras, refusedObjectPages } from './pages/refused-objects.ts';
 import { requestExtras, requestPages } from './pages/requests.ts';
 import { searchPages } from './pages/search.ts';
@@ -187,6 +187,7 @@ const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
   integrations: integrationExtras,
   keys: keyExtras,
   'permission-sets': permissionSetExtras,
+  'preference-centers': preferenceCenterExtras,
   'refused-objects': refusedObjectExtras,
   requests: requestExtras,
   teams: teamExtras,

@@ -87,7 +87,8 @@ function endOfTag(html: string, beginning: RegExp): number {
   return begin < 0 ? 0 : html.indexOf('>', begin) + 1;
 }
 
-function linkOf(link: Record<string, Json>): string {
+/** Returns the link element of an entry of `links-tags`. */
+export function linkOf(link: Record<string, Json>): string {
   const attributes = LINK_ATTRIBUTES.flatMap((name) =>
     typeof link[name] === 'string' ? [`${name}="${escapeHtml(link[name])}"`] : [],
   );

@@ -7,6 +7,8 @@ import { InvalidValue } from './refusal.ts';
 /** The form control of a value. */
 export type Control =
   | { kind: 'text'; maxLength: number; placeholder?: string }
+  /** A text of several lines. The command line reads it from a file. */
+  | { kind: 'area'; maxLength: number; isShort?: boolean }
   | ({ kind: 'choice'; choices: readonly string[] } & ChoiceTexts)
   /** Checkboxes. The command line takes comma-separated names. */
   | { kind: 'boxes'; groups: readonly BoxGroup[] }
@@ -97,6 +99,11 @@ export function withDefault<T>(field: Field<T>, fallback: T): Field<T> {
   return { ...field, required: false, fallback };
 }
 
+/** Lets a form empty a field. */
+export function emptiable<T>(field: Field<T>): Field<T> {
+  return { ...field, mayBeEmpty: true };
+}
+
 /** Shows a field only while its part of the form is chosen. */
 export function inPart<T>(part: string, field: Field<T>): Field<T> {
   return { ...field, part };
@@ -125,6 +132,18 @@ export function text<T = string>(
     ...{ label, help, value, required: true, read },
     ...(isExact !== undefined && { isExact }),
     control: { kind: 'text', maxLength, ...(placeholder !== undefined && { placeholder }) },
+  };
+}
+
+/** Creates a field for a text of several lines, whose white space is kept. @param options.isShort whether it has few lines */
+export function area<T = string>(
+  { label, help }: Omit<Words, 'value'>,
+  read: (text: string) => T,
+  { maxLength, isShort }: { maxLength: number; isShort?: boolean },
+): Field<T> {
+  return {
+    ...{ label, help, value: 'file', required: true, isExact: true, read },
+    control: { kind: 'area', maxLength, ...(isShort !== undefined && { isShort }) },
   };
 }
 

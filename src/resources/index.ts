@@ -18,6 +18,10 @@ export type HelpGroup = 'Check and operate:' | 'Users and data:' | 'Workspaces a
 
 /** Every described resource by its noun, in the order of the menu and of the help. A command loads only the file of its noun. */
 export const descriptions = {
+  'preference-centers': {
+    load: async () => (await import('./preference-centers.ts')).preferenceCenters,
+    menu: { group: 'Users', path: '/preference-centers', name: 'Preference centers', permit: 'centers' },
+  },
   groups: {
     load: async () => (await import('./groups.ts')).groups,
     menu: { group: 'Users', path: '/groups', name: 'Groups', permit: 'groups' },

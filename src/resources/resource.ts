@@ -1,6 +1,7 @@
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Config } from '../platform/config.ts';
 import { takePage } from '../platform/paging.ts';
+import type { Renderer } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneProducer, Layout } from '../queue/lanes.ts';
@@ -24,6 +25,10 @@ export interface Context {
   consoleUrl: string;
   /** Runs `work` with a connection to the queue. @throws {Refusal} if the queue cannot be reached */
   withQueue<T>(work: (queue: Queue) => Promise<T>): Promise<T>;
+  /** Runs `work` with a renderer of templates. */
+  withRenderer<T>(work: (renderer: Pick<Renderer, 'render'>) => Promise<T>): Promise<T>;
+  /** Checks a permit that only some values of a form need. The command line has every permit. @throws if it is missing */
+  requirePermit(permit: Permit, workspaceId: string): void;
   /**
    * Adds objects to the queue as a request to the API does, and returns when they are stored.
    * @returns ids of the envelopes that hold the objects

@@ -17,6 +17,7 @@ export const rights = {
   edit_segments: ['edit_segments'],
   archive_segments: ['archive_segments', 'edit_segments'],
   centers: ['view_preference_centers', 'edit_preference_centers'],
+  edit_centers: ['edit_preference_centers'],
   syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
 } as const;
 
@@ -37,6 +38,7 @@ export const rightMeanings: Record<Right, string> = {
   edit_segments: 'Create and change segments',
   archive_segments: 'Archive segments',
   centers: 'View preference centers and their preview',
+  edit_centers: 'Create and change preference centers',
   syncs: 'View, create, test, change, run, pause and cancel warehouse syncs; view, pause and resume streams',
 };
 

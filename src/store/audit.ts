@@ -52,6 +52,8 @@ export const auditActions = {
   'permission_sets.create': ['penstock permission-sets create', 'post /permission-sets'],
   'permission_sets.delete': ['penstock permission-sets delete', 'post /permission-sets/:id'],
   'phone_numbers.mark_invalid': ['penstock phone-numbers mark-invalid', 'post /workspaces/:id'],
+  'preference_centers.change': ['penstock preference-centers change', 'post /preference-centers/:id'],
+  'preference_centers.create': ['penstock preference-centers create', 'post /preference-centers'],
   'preference_links.revoke': ['penstock preference-centers revoke', 'post /preference-centers/:id'],
   'processes.forget': ['penstock workers forget', 'post /'],
   'queue.confirm_loss': ['penstock queue confirm-loss', 'post /'],

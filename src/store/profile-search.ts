@@ -39,6 +39,11 @@ const PHONE_LIKE = /^[+\uff0b]?[\p{Nd}\s().-]{6,25}$/u;
 /** Returns whether a text could be a phone number, in any notation. */
 export const isPhoneLike = (text: string): boolean => PHONE_LIKE.test(text);
 
+/** Whether a text looks like an email address or phone number. Such a text is personal data even as an external id. */
+export function isAddress(text: string): boolean {
+  return text.includes('@') || isPhoneLike(text);
+}
+
 /** Returns a search for each kind of identifier that a search text could be. */
 export function parseUserSearch(text: string): UserSearch {
   const [, label, name] = /^([^:]+):(.+)$/s.exec(text) ?? [];

@@ -25,9 +25,7 @@ const verbs = [
   ...['set-subscription', 'set-attribute', 'remove-attribute', 'preference-link'].map(
     (verb) => `users ${verb}`,
   ),
-  'preference-centers list',
-  'preference-centers show',
-  'preference-centers revoke',
+  ...['create', 'change', 'list', 'show', 'revoke'].map((verb) => `preference-centers ${verb}`),
   ...['create', 'list', 'show', 'test', 'update', 'pause', 'resume', 'delete', 'sync', 'cancel', 'logs'].map(
     (verb) => `integrations ${verb}`,
   ),

@@ -1,5 +1,8 @@
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createScene, type Scene } from '../preferences/scene.ts';
+import { temporaryFolder } from '../setup/fixtures.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from './penstock.ts';
 
 let scene: Scene;
@@ -45,6 +48,53 @@ test('show prints all fields and when the links were revoked', async () => {
     id,
     'preference-centers list',
   );
+});
+
+test('create and change read templates from files, and write audit entries', async () => {
+  const folder = temporaryFolder();
+  const file = (name: string, text: string | Buffer) => {
+    writeFileSync(path.join(folder, name), text);
+    return path.join(folder, name);
+  };
+  const [page, saved] = [file('page.html', '<p>Choose\r\n</p>\n'), file('saved.html', '<p>Saved</p>')];
+  const create = (name: string, ...more: string[]) => [
+    ...['preference-centers', 'create', '--workspace', 'shop', '--name', name],
+    ...['--page', page, '--confirmation', saved, ...more],
+  ];
+  const { preference_center_api_id: id, ...created } = await on.json(
+    create('from-files', '--state', 'draft'),
+  );
+  expect(created).toMatchObject({
+    ...{ name: 'from-files', state: 'draft', preference_center_title: 'Preference Center' },
+    ...{ preference_center_page_html: '<p>Choose\r\n</p>\n', confirmation_page_html: '<p>Saved</p>' },
+    preference_center_options: { 'meta-viewport-content': 'width=device-width, initial-scale=1' },
+  });
+  const icons = file('icons.html', '<link rel="icon" href="https://example.com/icon.png">\n');
+  const change = (...options: string[]) => [
+    ...['preference-centers', 'change', 'from-files', '--workspace', 'shop', ...options],
+  ];
+  await on.json(change('--icons', icons, '--state', 'active'));
+  const changed = await on.json(change('--title', 'Your choices'));
+  expect(changed).toMatchObject({
+    ...{ preference_center_api_id: id, state: 'active', preference_center_title: 'Your choices' },
+    ...{ preference_center_page_html: '<p>Choose\r\n</p>\n', confirmation_page_html: '<p>Saved</p>' },
+    preference_center_options: {
+      'meta-viewport-content': 'width=device-width, initial-scale=1',
+      'links-tags': [{ rel: 'icon', href: 'https://example.com/icon.png' }],
+    },
+  });
+  const { entries } = await on.json('audit');
+  expect(entries.map(({ action }: { action: string }) => action)).toEqual(
+    expect.arrayContaining(['preference_centers.create', 'preference_centers.change']),
+  );
+  const broken = file('broken.html', 'first line\n{% nonsense %}');
+  expectRefusal(await on.run(change('--page', broken)), 'Page is not valid', 'line 2');
+  expectRefusal(await on.run(change('--page', path.join(folder, 'none.html'))), '--page', 'cannot be read');
+  const latin = file('latin.html', Buffer.from([0xe9]));
+  expectRefusal(await on.run(change('--page', latin)), '--page', 'UTF-8');
+  expectRefusal(await on.run(change('--page', file('large.html', 'x'.repeat(1_048_577)))), '262,144');
+  expectRefusal(await on.run(create('from-files')), "'from-files'");
+  expectRefusal(await on.run(create('two words')), 'Name is not valid');
 });
 
 describe('revoke', () => {

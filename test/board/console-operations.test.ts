@@ -97,11 +97,12 @@ test('BOARD_USER removes silent processes and confirms a loss on the page Health
 
 test('links of a preference center, or of one user, are revoked after a confirmation', async () => {
   const path = `/preference-centers/${scene.center}`;
-  expect((await post(scene.operator, path, { confirm: 'yes' })).status).toBe(400);
-  const unknown = await post(scene.operator, path, { confirm: 'revoke', external_id: uuidv7() });
+  const action = 'revoke';
+  expect((await post(scene.operator, path, { action, confirm: 'yes' })).status).toBe(400);
+  const unknown = await post(scene.operator, path, { action, confirm: 'revoke', external_id: uuidv7() });
   expect(await unknown.text()).toMatch(/name="external_id"[^>]*aria-invalid.*No user of the workspace/s);
-  await post(scene.operator, path, { confirm: 'revoke' });
-  await post(scene.operator, path, { confirm: 'revoke', external_id: 'user-1' });
+  await post(scene.operator, path, { action, confirm: 'revoke' });
+  await post(scene.operator, path, { action, confirm: 'revoke', external_id: 'user-1' });
   const revoked = await scene.query(
     'select subject_kind from preference_link_revocations where workspace_id = $1 order by subject_kind',
     scene.shop,

@@ -81,7 +81,8 @@ describe('access to each route by role', () => {
   const company = ['operator', 'company admin', 'company settings', 'another company'];
   const groups = [...all, 'manages groups'];
   const segments = [...all, 'sees segments', 'edits segments', 'archives segments', 'counts segments'];
-  const centers = [...all, 'views centers', 'edits centers'];
+  const centerEditors = [...all, 'edits centers'];
+  const centers = [...centerEditors, 'views centers'];
   const usage = [...all, 'sees usage', 'sees limits'];
   const keyMakers = [...all, 'makes keys'];
   const keys = [...keyMakers, 'looks at keys'];
@@ -173,7 +174,8 @@ describe('access to each route by role', () => {
     ['get /preference-centers', () => '/preference-centers', centers, 200, 200],
     ['get /preference-centers/:id', () => `/preference-centers/${scene.center}`, centers, 200, 404],
     ['get /preference-centers/:id', () => `/preference-centers/${scene.center}?user=user-1`, all, 200, 404],
-    ['post /preference-centers/:id', () => `/preference-centers/${scene.center}`, all, 400, 404],
+    ['post /preference-centers', () => '/preference-centers', centerEditors, 400, 400],
+    ['post /preference-centers/:id', () => `/preference-centers/${scene.center}`, centerEditors, 400, 404],
     [
       'get /preference-centers/:id/preview',
       () => `/preference-centers/${scene.center}/preview`,

@@ -76,6 +76,8 @@ export async function createInstallation(
       ...{ database, config, actor: tester, consoleUrl: '' },
       databaseUrl: () => url,
       withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
+      withRenderer: () => Promise.reject(new Error('this context renders no templates')),
+      requirePermit() {},
       enqueue: () => Promise.reject(new Error('this context adds no objects')),
     } satisfies Context,
     replayContext: { database, producer, lanes: config.LANES, actor: tester },

@@ -15,7 +15,7 @@ const PAGES = [
     '/accounts?company=',
     '/groups?user=',
     '/groups?before=',
-    '/preference-centers?after=',
+    '/preference-centers?workspace=',
   ],
   ...[
     '/segments?workspace=',

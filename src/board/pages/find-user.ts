@@ -1,10 +1,9 @@
 import { toProfileId, toServiceId } from '../../profile/identifier.ts';
 import type { StoredUser } from '../../store/export.ts';
 import { findKeptProfile } from '../../store/preference-centers.ts';
-import { searchUsers } from '../../store/profile-search.ts';
+import { isAddress, searchUsers } from '../../store/profile-search.ts';
 import type { Workspace } from '../access.ts';
 import { chosenWorkspace, PageError, type PageServices, type Visit } from '../console.ts';
-import { isAddress } from './users.ts';
 
 /** Maximum number of workspaces in which a merged user is searched. */
 const MAX_WORKSPACES = 25;

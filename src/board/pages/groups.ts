@@ -1,12 +1,13 @@
 import { html, type Part } from '../../platform/html.ts';
+import { toServiceId } from '../../profile/identifier.ts';
 import type { Group } from '../../resources/groups.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
-import { findLinkUser } from '../../store/preference-centers.ts';
+import { parseUserSearch, searchUsers } from '../../store/profile-search.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, lacking, PageError, type PageServices, type Visit } from '../console.ts';
-import { badge, pathWith, workspaceChoice } from '../layout.ts';
+import { chosenWorkspace, lacking, type PageServices, type Visit } from '../console.ts';
+import { badge, pathWith } from '../layout.ts';
 import type { Extras } from '../resource-pages.ts';
-import { isAddress } from './users.ts';
+import { maskedSearch } from './users.ts';
 
 /** Maximum length of the search text in characters. External ids are shorter. */
 const MAX_USER = 1000;
@@ -18,58 +19,73 @@ export async function presentWorkspace(
   return (await chosenWorkspace(visit)) ?? visit.workspaces[0]!;
 }
 
-/** Renders a form to select a workspace and a user. Other query parameters in `keep` are preserved. */
+/** Renders a form to select a user. Other query parameters in `keep` are preserved. */
 export function chooseUser(
-  { workspaces, viewer, query }: Pick<Visit<PageServices>, 'workspaces' | 'viewer' | 'query'>,
-  { path, workspace, keep = {} }: { path: string; workspace: Workspace; keep?: Record<string, string> },
+  { viewer, query }: Pick<Visit<PageServices>, 'viewer' | 'query'>,
+  {
+    path,
+    workspace,
+    problem,
+    keep,
+  }: { path: string; workspace: Workspace; problem: string | undefined; keep: Record<string, string> },
 ): Part {
-  const user = userField({ viewer, query }, workspace);
-  if (!user && workspaces.length < 2) return undefined;
+  const user = userField({ viewer, query }, workspace, problem);
+  if (!user) return undefined;
   return html`<form class="row" method="get" action="${path}">
-${workspaceChoice(workspaces, workspace, { mayBeAll: false })}
 ${user}
-${Object.entries(keep).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
+${Object.entries(keep).map(([name, value]) => value !== '' && html`<input type="hidden" name="${name}" value="${value}">`)}
 <button class="main">Show</button></form>`;
 }
 
-/** Renders the field for a user's external id; undefined if the viewer may not see users of the workspace. */
+/** Renders the field for an identifier of a user; undefined if the viewer may not see users of the workspace. */
 function userField(
   { viewer, query }: Pick<Visit<PageServices>, 'viewer' | 'query'>,
   { id }: Workspace,
+  problem: string | undefined,
 ): Part {
   if (!viewer.can('users', id)) return undefined;
-  return html`<label class="grow">For a user: external id <input type="search" name="user" value="${query('user')}" maxlength="${MAX_USER}"></label>`;
+  const pii = viewer.can('pii', id);
+  return html`<label class="grow">For a user: ${pii ? 'external id, email, phone, alias' : 'external id'} or service id <input type="search" name="user" value="${query('user')}" maxlength="${MAX_USER}" autocomplete="off"${problem !== undefined && html` aria-invalid="true" aria-describedby="user-hint"`}>${problem !== undefined && html`<span class="hint" id="user-hint"><strong class="problem" role="alert">${problem}</strong></span>`}</label>`;
+}
+
+/** A user that the query names, or the reason why there is none. Both are absent if the query names none. */
+interface Chosen {
+  user?: StoredUser;
+  problem?: string;
 }
 
 /**
- * Returns the user whose external id is in the query, or undefined if the query has none.
- * @throws {PageError} if the user does not exist or the viewer may not see users
+ * Finds the user whose identifier is in the query: any that the search of users takes in full.
+ * @throws {PageError} if the viewer may not see users
  */
 export async function chosenUser(
   { services, viewer, query }: Pick<Visit<PageServices>, 'services' | 'viewer' | 'query'>,
   { id: workspaceId }: Workspace,
-): Promise<StoredUser | undefined> {
-  const externalId = query('user');
-  if (externalId === '') return undefined;
+): Promise<Chosen> {
+  const text = query('user');
+  if (text === '') return {};
   if (!viewer.can('users', workspaceId)) throw lacking('users');
+  const pii = viewer.can('pii', workspaceId);
+  const unknown = pii
+    ? 'No user of the workspace has this identifier. Upper and lower case are different in external ids.'
+    : 'No user of the workspace has this external id or service id. Without the permission “view_pii” other identifiers are not searched.';
+  if (text.length > MAX_USER) return { problem: unknown };
   const { pool } = services.database;
-  // As in the user search: an external id that looks like an address is only confirmed to viewers who may see
-  // addresses.
-  const isOpen = viewer.can('pii', workspaceId) || !isAddress(externalId);
-  const linkUser =
-    isOpen && externalId.length <= MAX_USER ? await findLinkUser(pool, workspaceId, externalId) : undefined;
-  const [user] = linkUser
+  const { prefix: _, ...identifiers } = parseUserSearch(text);
+  const search = pii ? identifiers : maskedSearch(text);
+  const matches = search ? await searchUsers(pool, [workspaceId], { search, limit: 2 }) : [];
+  const [first, second] = matches;
+  // The first match has the best rank: an id before an alias, and an alias before an address.
+  const isOne = second === undefined || [first?.externalId, toServiceId(first!.id)].includes(text);
+  if (first && !isOne)
+    return { problem: 'Several users have this identifier. Enter the external id or the service id of one.' };
+  const [user] = first
     ? await readProfiles(pool, workspaceId, {
-        ids: [linkUser.id],
+        ids: [first.id],
         fields: ['custom_attributes', 'subscription_groups'],
       })
     : [];
-  if (!user)
-    throw new PageError(
-      404,
-      'No user of the workspace has this external id. Upper and lower case are different.',
-    );
-  return user;
+  return user ? { user } : { problem: unknown };
 }
 
 /** Renders the user's subscription state in a group. */
@@ -84,13 +100,15 @@ function stateOf(user: StoredUser, id: string): Part {
 export const groupExtras: Extras<Group> = {
   search: {
     parameters: ['user'],
-    fields: (visit, owner) => userField(visit, owner!),
+    fields: async (visit, owner) => userField(visit, owner!, (await chosenUser(visit, owner!)).problem),
     belowForm: ({ query }) =>
       query('user') !== '' &&
       html`<p class="lead">With the states of ${query('user')}. A group of emails or phone numbers has the state of this user's email or phone.</p>`,
+    isInvalid: async (visit) =>
+      (await chosenUser(visit, await presentWorkspace(visit))).problem !== undefined,
   },
   async columns(visit, owner) {
-    const user = await chosenUser(visit, owner!);
+    const { user } = await chosenUser(visit, owner!);
     return user ? [{ title: "This user's state", cell: ({ id }) => stateOf(user, id) }] : [];
   },
   below: async ({ viewer }, owner) => centersOf(viewer, owner!),

@@ -2,39 +2,19 @@ import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
 import type { PreferenceCenter } from '../../generated/prisma/client.ts';
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { takePage } from '../../platform/paging.ts';
 import { documentOf, type Head } from '../../preferences/page.ts';
 import { RendererBusy } from '../../preferences/renderer.ts';
 import { type LiveGroup, sampleView, type View, viewOf } from '../../preferences/submission.ts';
 import { TemplateError } from '../../preferences/template.ts';
-import { MAX_EXTERNAL_ID_BYTES } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
-import { optional, readExternalId, text } from '../../resources/fields.ts';
-import { revokePreferenceLinks } from '../../resources/operator-actions.ts';
-import { Refusal } from '../../resources/refusal.ts';
+import type { Center } from '../../resources/preference-centers.ts';
 import type { StoredUser } from '../../store/export.ts';
 import type { Workspace } from '../access.ts';
-import { lacking, type Page, PageError, type PageServices, requirePermit, type Visit } from '../console.ts';
-import {
-  badge,
-  count,
-  empty,
-  facts,
-  MASK,
-  moment,
-  pathWith,
-  table,
-  tree,
-  uuid,
-  workspaceChoice,
-} from '../layout.ts';
-import { formFields, formProblem, problemsOf, readForm, type Sent } from '../resource-form.ts';
-import { chooseUser, chosenUser, presentWorkspace } from './groups.ts';
-import { isAddress } from './users.ts';
-
-/** Number of preference centers on a list page. */
-const PAGE = 100;
+import { chosenWorkspace, type Page, PageError, type PageServices, type Visit } from '../console.ts';
+import { empty, MASK, pathWith, tree } from '../layout.ts';
+import type { Extras } from '../resource-pages.ts';
+import { chooseUser, chosenUser } from './groups.ts';
 
 /** Maximum number of characters shown of a template. */
 const MAX_SHOWN_LENGTH = 20_000;
@@ -51,178 +31,67 @@ function choice<Name extends string>(among: Record<Name, string>, given: string)
   return names.find((name) => name === given) ?? names[0]!;
 }
 
-const list: Page<PageServices> = {
-  method: 'get',
-  path: '/preference-centers',
-  right: 'centers',
-  async handle(visit) {
-    const { services, workspaces, query } = visit;
-    const workspace = await presentWorkspace(visit);
-    const after = query('after');
-    const centers = await services.database.prisma.preferenceCenter.findMany({
-      where: { workspaceId: workspace.id, ...(after !== '' && { name: { gt: after } }) },
-      select: { id: true, name: true, title: true, state: true, createdAt: true, updatedAt: true },
-      orderBy: { name: 'asc' },
-      take: PAGE + 1,
-    });
-    const { rows: shown, next } = takePage(centers, PAGE, ({ name }) => name);
-    const body = html`<h1>Preference centers</h1>
-<p class="lead">Pages of the workspace ${workspace.name} on which a user chooses what to get.</p>
-${workspaces.length > 1 && workspaceForm(workspaces, workspace)}
-${
-  shown.length === 0
-    ? empty(
-        after === '' ? 'No preference center yet' : 'None behind this one',
-        after === ''
-          ? html`Make one with <code>POST /preference_center/v1</code>; it has a name, a page and a confirmation, both in HTML.`
-          : html`<a href="/preference-centers">The first ones</a>`,
-      )
-    : table(
-        `Preference centers of ${workspace.name}`,
-        ['Name', 'Title', 'State', 'Id', 'Made', 'Changed'],
-        shown.map(({ id, name, title, state, createdAt, updatedAt }) => [
-          html`<a class="wrap" href="/preference-centers/${id}">${name}</a>`,
-          html`<span class="wrap">${title}</span>`,
-          stateBadge(state),
-          uuid(id),
-          moment(createdAt),
-          moment(updatedAt),
-        ]),
-      )
-}
-${next !== null && html`<p class="pager"><a rel="next" href="${pathWith('/preference-centers', { workspace: workspace.id, after: next })}">More</a></p>`}`;
-    return { title: 'Preference centers', body };
-  },
-};
-
-const stateBadge = (state: string) => badge(state, state === 'active' ? 'good' : 'warn');
-
-const workspaceForm = (workspaces: Workspace[], chosen: Workspace) =>
-  html`<form class="row" method="get" action="/preference-centers">${workspaceChoice(workspaces, chosen, { mayBeAll: false })}<button class="main">Show</button></form>`;
-
-interface Found {
-  center: PreferenceCenter;
-  workspace: Workspace;
-}
-
 /** @throws {PageError} if no workspace of the viewer contains the preference center */
-async function findCenter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
+async function findCenter(
+  visit: Visit<PageServices>,
+): Promise<{ center: PreferenceCenter; workspace: Workspace }> {
+  const { services, workspaces, params } = visit;
   const id = params.id ?? '';
+  const chosen = await chosenWorkspace(visit);
+  const among = (chosen ? [chosen] : workspaces).map((one) => one.id);
   const center = isUuid(id)
     ? await services.database.prisma.preferenceCenter.findFirst({
-        where: { id },
+        where: { id, workspaceId: { in: among } },
       })
     : null;
-  const workspace = center ? await findWorkspace(center.workspaceId) : undefined;
+  const workspace = center ? await visit.findWorkspace(center.workspaceId) : undefined;
   if (!center || !workspace)
     throw new PageError(404, 'There is no such preference center in your workspaces.');
   return { center, workspace };
 }
 
-/** Fields of the form that revokes links. */
-const revokeFields = {
-  external_id: optional(
-    text(
-      {
-        label: 'External id',
-        help: 'revoke the links of this user to all preference centers; empty: the links of all users to this one',
-        value: 'id',
-      },
-      readExternalId,
-      { maxLength: MAX_EXTERNAL_ID_BYTES, isExact: true },
-    ),
-  ),
-};
-
-const show: Page<PageServices> = {
-  method: 'get',
-  path: '/preference-centers/:id',
-  right: 'centers',
-  handle: async (visit) => centerPage(visit, await findCenter(visit)),
-};
-
-async function centerPage(visit: Visit<PageServices>, { center, workspace }: Found, sent?: Sent) {
+/** Renders the preview of a preference center, and its templates for viewers without the form that changes them. */
+async function section(visit: Visit<PageServices>, center: Center): Promise<Html> {
   const { viewer, query } = visit;
-  const user = await chosenUser(visit, workspace);
+  const workspace = { id: center.workspaceId, name: center.workspace.name };
+  const { user, problem } = await chosenUser(visit, workspace);
   const path = `/preference-centers/${center.id}`;
   const shown = {
     screen: choice(screens, query('screen')),
     template: choice(templates, query('template')),
   };
+  const named = { workspace: query('workspace') };
+  const valid = user ? query('user') : undefined;
   const linkTo = (change: Partial<typeof shown>) =>
-    pathWith(path, { ...shown, ...change, user: query('user') });
+    pathWith(path, { ...named, ...shown, ...change, user: query('user') });
   const pii = viewer.can('pii', workspace.id);
-  const body = html`<h1>${center.name}</h1>
-<p class="lead">Preference center of the workspace ${workspace.name}</p>
-<div class="card">${facts([
-    ['State', stateBadge(center.state)],
-    ['Title', center.title],
-    ['Id', uuid(center.id)],
-    ['Page', count(center.pageHtml.length, 'character')],
-    ['Confirmation', count(center.confirmationHtml.length, 'character')],
-    ['Made', moment(center.createdAt)],
-    ['Changed', moment(center.updatedAt)],
-  ])}</div>
-<h2>Preview</h2>
+  const mayEdit = viewer.can('edit_centers', workspace.id);
+  return html`<h2 id="preview">Preview</h2>
 ${chooseUser(
-  { ...visit, workspaces: [workspace] },
-  { path, workspace, keep: { screen: shown.screen, template: shown.template } },
+  { viewer, query },
+  {
+    path: `${path}#preview`,
+    workspace,
+    problem,
+    keep: { ...named, screen: shown.screen, template: shown.template },
+  },
 )}
-<p class="lead">${user ? html`As ${query('user')} would see it now.${!pii && ' Without the permission “view_pii” values are masked, and custom attributes are omitted.'} ${closedFor(user, center)}` : 'With values that are made up, and every group subscribed. Choose a user to see it as this one would.'} Nothing in it can be pressed, and images and styles of other hosts are omitted.</p>
+<p class="lead">${user ? html`As ${query('user')} would see it now.${!pii && ' Without the permission “view_pii” values are masked, and custom attributes are omitted.'} ${closedFor(user, center)}` : 'With sample values, and every group subscribed. Choose a user to see it as this one would.'} Links and buttons in it have no effect, and images and styles of other hosts are omitted.</p>
 ${tabs('Screen', screens, { present: shown.screen, to: (screen) => linkTo({ screen }) })}
 ${tabs('Template', templates, { present: shown.template, to: (template) => linkTo({ template }) })}
-<div class="scroll preview" role="region" aria-label="Preview" tabindex="0"><iframe class="${shown.screen}" sandbox="" referrerpolicy="no-referrer" title="${templates[shown.template]} of ${center.name}" src="${pathWith(`${path}/preview`, { template: shown.template, user: query('user') })}"></iframe></div>
-<h2>Options</h2>${optionsOf(center)}
-<h2>Templates</h2>${source('Page', center.pageHtml)}${source('Confirmation', center.confirmationHtml)}
+<div class="scroll preview" role="region" aria-label="Preview" tabindex="0"><iframe class="${shown.screen}" sandbox="" referrerpolicy="no-referrer" title="${templates[shown.template]} of ${center.name}" src="${pathWith(`${path}/preview`, { ...named, template: shown.template, user: valid })}"></iframe></div>
 ${
-  viewer.can('change', workspace.id) &&
-  html`<h2 id="revoke">Revoke links</h2><p class="lead">Revoked links never work again. Links that are created afterwards work.</p>
-<form class="stack card" method="post" action="${path}#revoke">${formProblem(sent)}${formFields(revokeFields, { id: 'revoke', sent })}
-<label>Type revoke to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="revoke" required></label>
-<p class="actions"><button class="danger">Revoke links</button></p></form>`
+  !mayEdit &&
+  html`<h2>Options</h2>${optionsOf(center)}
+<h2>Templates</h2>${source('Page', center.pageHtml ?? '')}${source('Confirmation', center.confirmationHtml ?? '')}`
 }`;
-  return { title: center.name, body };
 }
 
-const revoke: Page<PageServices> = {
-  method: 'post',
-  path: '/preference-centers/:id',
-  right: 'change',
-  async handle(visit) {
-    const { services, viewer, actor, field } = visit;
-    const found = await findCenter(visit);
-    const { center, workspace } = found;
-    if (!viewer.can('centers', workspace.id)) throw lacking('centers');
-    const { values, ...sent } = readForm(visit, revokeFields);
-    const again = async (problems: Sent['problems']) => ({
-      ...(await centerPage(visit, found, { ...sent, problems })),
-      status: 400,
-    });
-    if (Object.keys(sent.problems).length > 0) return again(sent.problems);
-    if (field('confirm').trim() !== 'revoke')
-      return again({ '': 'The text does not match revoke. Nothing was changed.' });
-    const externalId = values.external_id as string | undefined;
-    if (externalId !== undefined) {
-      requirePermit(visit, ['users', 'change'], workspace.id);
-      // An external id that looks like an address is only confirmed to viewers who may see addresses.
-      if (isAddress(externalId) && !viewer.can('pii', workspace.id)) throw lacking('pii');
-    }
-    try {
-      await revokePreferenceLinks(
-        { database: services.database, actor },
-        workspace.id,
-        externalId === undefined ? { centerId: center.id } : { externalId },
-      );
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      return again(problemsOf(error, revokeFields));
-    }
-    return { to: pathWith(`/preference-centers/${center.id}`, { done: 'revoked' }) };
-  },
-};
+/** Additions to the pages of preference centers: the preview. */
+export const preferenceCenterExtras: Extras<Center> = { section };
 
 /** Returns the reason why a link would not work for the user; undefined if it works. */
-function closedFor({ external_id, email }: StoredUser, { state }: PreferenceCenter): Part {
+function closedFor({ external_id, email }: StoredUser, { state }: Center): Part {
   if (state !== 'active') return 'The preference center is a draft: its links do not work.';
   if (external_id !== null && email !== null) return undefined;
   return 'A link opens nothing for this user, who lacks an external id or an email address.';
@@ -239,10 +108,10 @@ function tabs<Name extends string>(
   )}</nav>`;
 }
 
-function optionsOf({ options }: PreferenceCenter): Html {
+function optionsOf({ options }: Center): Html {
   const given = options as Json;
   return Object.keys(given as object).length === 0
-    ? empty('None', 'They would be elements of the head: the viewport, and links to icons.')
+    ? empty('None', 'Options are elements of the head: the viewport, and links to icons.')
     : html`<div class="card">${tree(given)}</div>`;
 }
 
@@ -258,7 +127,8 @@ const preview: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, query } = visit;
     const { center, workspace } = await findCenter(visit);
-    const user = await chosenUser(visit, workspace);
+    const { user, problem } = await chosenUser(visit, workspace);
+    if (problem !== undefined) throw new PageError(404, problem);
     const groups = await services.database.prisma.subscriptionGroup.findMany({
       where: { workspaceId: workspace.id, archivedAt: null },
       select: { id: true, channel: true },
@@ -293,7 +163,7 @@ function viewFor(user: StoredUser | undefined, groups: LiveGroup[], pii: boolean
   return { ...view, attributes: Object.fromEntries(masked), customAttributes: {} };
 }
 
-export const preferenceCenterPages = [list, show, preview, revoke];
+export const preferenceCenterPages = [preview];
 
 /** Attributes that navigate, or name a navigation target. */
 const LEADING = ['href', 'xlink:href', 'action', 'formaction', 'ping', 'target', 'http-equiv', 'download'];

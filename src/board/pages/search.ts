@@ -3,12 +3,11 @@ import { toServiceId } from '../../profile/identifier.ts';
 import { isUuid } from '../../profile/values.ts';
 import { findAccountPage } from '../../store/accounts.ts';
 import { readDeadLetter } from '../../store/dead-letter-actions.ts';
-import { parseUserSearch, searchUsers } from '../../store/profile-search.ts';
+import { isAddress, parseUserSearch, searchUsers } from '../../store/profile-search.ts';
 import { listDestinations, MAX_DESTINATIONS } from '../../store/stream-destinations.ts';
 import { isPermitted, type Right, type Workspace } from '../access.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
 import { count, type Html, html, landingPath, menuPages, pathWith } from '../layout.ts';
-import { isAddress } from './users.ts';
 
 /** Maximum length of the search text in characters. */
 const MAX_QUERY = 320;

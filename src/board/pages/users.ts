@@ -5,6 +5,7 @@ import { isSearchable, searchWords } from '../../profile/search-text.ts';
 import { isUuid } from '../../profile/values.ts';
 import {
   type FoundUser,
+  isAddress,
   isPhoneLike,
   newestUsers,
   parseUserSearch,
@@ -35,15 +36,10 @@ const MAX_QUERY = 1000;
 /**
  * Creates the search of a viewer who may not see personal data: only complete identifiers that are not personal data.
  */
-function maskedSearch(text: string): UserSearch | undefined {
+export function maskedSearch(text: string): UserSearch | undefined {
   if (isAddress(text)) return undefined;
   const { id } = parseUserSearch(text);
   return { ...(id !== undefined && { id }), externalId: text };
-}
-
-/** Whether a text looks like an email address or phone number. Such a text is personal data even as an external id. */
-export function isAddress(text: string): boolean {
-  return text.includes('@') || isPhoneLike(text);
 }
 
 /** Renders an external id, masked if the viewer may not see it. */

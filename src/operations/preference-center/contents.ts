@@ -1,6 +1,7 @@
 import { ApiError, BadRequest } from '../../errors.ts';
 import type { PreferenceCenter, Prisma } from '../../generated/prisma/client.ts';
 import { formProblem } from '../../preferences/page.ts';
+import type { Renderer } from '../../preferences/renderer.ts';
 import { sampleView } from '../../preferences/submission.ts';
 import { TemplateError } from '../../preferences/template.ts';
 import type { Json } from '../../profile/json.ts';
@@ -8,8 +9,7 @@ import { invalid } from '../../profile/refusal.ts';
 import { uuidOf } from '../../profile/values.ts';
 import { compile, describeError } from '../../schemas/compile.ts';
 import type { Database } from '../../store/database.ts';
-import type { Resources } from '../operation.ts';
-import { createBody } from './schemas.ts';
+import { createBody, updateBody } from './schemas.ts';
 
 /** The columns that a body sets. Columns that the body does not contain are absent. */
 export interface Contents {
@@ -18,6 +18,12 @@ export interface Contents {
   confirmationHtml: string;
   options?: Record<string, Json>;
   state?: string;
+}
+
+/** Dependencies of a test rendering. */
+interface RenderResources {
+  database: Database;
+  renderer: Pick<Renderer, 'render'>;
 }
 
 /**
@@ -29,7 +35,7 @@ export interface Contents {
 export async function readContents(
   workspaceId: string,
   body: Record<string, Json>,
-  resources: Resources,
+  resources: RenderResources,
 ): Promise<Contents> {
   const {
     preference_center_title: title,
@@ -53,7 +59,7 @@ const htmls = ['preference_center_page_html', 'confirmation_page_html'];
 /** Test-renders a template for a sample user with all data, so that its author sees errors before users do. */
 async function tryTemplate(
   { workspaceId, field, template }: { workspaceId: string; field: string; template: string },
-  { renderer, database: { prisma } }: Resources,
+  { renderer, database: { prisma } }: RenderResources,
 ): Promise<void> {
   const { groups, page } = await renderer
     .render(workspaceId, { template, view: sampleView })
@@ -140,6 +146,8 @@ interface New {
   name: string;
   contents: Contents;
   now: Date;
+  /** Writes the audit entry of the change in its transaction; absent if it has none. */
+  record?: ((tx: Prisma.TransactionClient) => Promise<unknown>) | undefined;
 }
 
 /**
@@ -148,7 +156,7 @@ interface New {
  */
 export async function createCenter(
   { prisma }: Database,
-  { workspaceId, id, name, contents, now }: New,
+  { workspaceId, id, name, contents, now, record }: New,
 ): Promise<PreferenceCenter> {
   const { options = {}, title = DEFAULT_TITLE, state = 'active', ...htmls } = contents;
   const data = {
@@ -163,7 +171,9 @@ export async function createCenter(
       await tx.$queryRaw`select 1 as locked from workspaces where id = ${workspaceId}::uuid for no key update`;
       if ((await tx.preferenceCenter.count({ where: { workspaceId } })) >= MAX_CENTERS)
         throw new ApiError('tooManyPreferenceCenters');
-      return tx.preferenceCenter.create({ data });
+      const created = await tx.preferenceCenter.create({ data });
+      await record?.(tx);
+      return created;
     });
   return retryAfterDeadlock(create).catch(async (error: { code?: string }) => {
     if (error.code !== 'P2002') throw error;
@@ -178,15 +188,17 @@ export async function createCenter(
 /** Changes a center. Returns undefined if the workspace has no center with this id. */
 export async function updateCenter(
   { prisma }: Database,
-  { workspaceId, id, contents: { options, ...contents }, now }: Omit<New, 'name'>,
+  { workspaceId, id, contents: { options, ...contents }, now, record }: Omit<New, 'name'>,
 ): Promise<PreferenceCenter | undefined> {
-  const update = () =>
-    prisma.preferenceCenter.updateManyAndReturn({
+  const update = async (tx: Prisma.TransactionClient) => {
+    const [updated] = await tx.preferenceCenter.updateManyAndReturn({
       where: { workspaceId, id },
       data: { ...contents, ...(options && { options: options as Prisma.InputJsonObject }), updatedAt: now },
     });
-  const [updated] = await retryAfterDeadlock(update);
-  return updated;
+    if (updated) await record?.(tx);
+    return updated;
+  };
+  return retryAfterDeadlock(() => (record ? prisma.$transaction(update) : update(prisma)));
 }
 
 /**
@@ -211,12 +223,19 @@ async function retryAfterDeadlock<Result>(write: () => Promise<Result>): Promise
 }
 
 const checkNew = compile(createBody);
+const checkUpdate = compile(updateBody);
 
 /**
  * Returns the name of a center that is created with an id of the caller.
  * @throws {BadRequest} if the body is not valid for a new center
  */
 export function requireName(body: Record<string, Json>): string {
-  if (!checkNew(body)) throw new BadRequest(describeError(checkNew.errors![0]!));
+  requireValid(body, { isNew: true });
   return body.name as string;
+}
+
+/** @throws {BadRequest} if the body is not valid for a new center, or for a change of one */
+export function requireValid(body: Record<string, Json>, { isNew }: { isNew: boolean }): void {
+  const check = isNew ? checkNew : checkUpdate;
+  if (!check(body)) throw new BadRequest(describeError(check.errors![0]!));
 }
