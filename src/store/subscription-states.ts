@@ -245,3 +245,45 @@ export async function readAddressStates(
   });
   return rows;
 }
+
+/** Maximum number of states that are counted for a group and state. */
+export const MAX_COUNTED = 10_000;
+
+/**
+ * Reads at most MAX_COUNTED + 1 entries of the index subscription_states_of_group for each group and state. The limit
+ * keeps the planner from joining the groups with all states.
+ */
+const countStatesStatement = `
+  select wanted.id, states.state, counted.total
+  from unnest($2::uuid[]) as wanted (id)
+  cross join (values ('subscribed'), ('unsubscribed')) as states (state)
+  cross join lateral (
+    select count(*)::integer as total
+    from (
+      select 1
+      from subscription_states
+      where subscription_states.workspace_id = $1::uuid
+        and subscription_states.subscription_group_id = wanted.id
+        and subscription_states.state = states.state
+      limit ${MAX_COUNTED + 1}
+    ) as limited
+  ) as counted`;
+
+/** Number of addresses and users by their state in a group; MAX_COUNTED + 1 means more. */
+export type StateCounts = Record<'subscribed' | 'unsubscribed', number>;
+
+/** Counts the states of groups of a workspace. Archived groups have states too. */
+export async function countStates(
+  pool: Pool,
+  workspaceId: string,
+  groupIds: readonly string[],
+): Promise<Map<string, StateCounts>> {
+  const { rows } = await pool.query<{ id: string; state: keyof StateCounts; total: number }>({
+    name: 'count-states',
+    text: countStatesStatement,
+    values: [workspaceId, groupIds],
+  });
+  const counts = new Map<string, StateCounts>(groupIds.map((id) => [id, { subscribed: 0, unsubscribed: 0 }]));
+  for (const { id, state, total } of rows) counts.get(id)![state] = total;
+  return counts;
+}

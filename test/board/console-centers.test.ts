@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { toProfileId } from '../../src/profile/identifier.ts';
+import { toProfileId, toServiceId } from '../../src/profile/identifier.ts';
 import { type Console, html, openConsole, page, post } from './console-scene.ts';
 import type { Visitor } from './people.ts';
 
@@ -44,6 +44,66 @@ describe('groups', () => {
       async (one) => (await page(one, '/groups?user=eve@example.com')).status,
     );
     expect(await Promise.all(statuses)).toEqual([400, 200]);
+  });
+
+  test('each group has the number of its subscribed and unsubscribed, counted up to 10,000', async () => {
+    const [large, none] = [uuidv7(), uuidv7()];
+    for (const [id, name] of [
+      [large, 'Large'],
+      [none, 'Without states'],
+    ])
+      await scene.query(
+        "insert into subscription_groups (id, workspace_id, name, channel) values ($1, $2, $3, 'email')",
+        ...[id, scene.shop, name],
+      );
+    await scene.query(
+      `insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
+       select $1, 'email', n || '@example.com', $2, case when n <= 10001 then 'subscribed' else 'unsubscribed' end, now()
+       from generate_series(1, 11234) as n`,
+      ...[scene.shop, large],
+    );
+    const viewer = await arriveWith('manage_subscription_groups');
+    const { text } = await page(viewer, '/groups');
+    const counts = (name: string) => {
+      const [row = ''] = text.split('<tr>').filter((one) => one.includes(`>${name}</a>`));
+      return [...row.matchAll(/data-label="(?:Uns|S)ubscribed" class="number">([^<]*)</g)].map(([, one]) => one);
+    };
+    expect(counts('Large')).toEqual(['10,000+', '1,233']);
+    expect(counts('Without states')).toEqual(['0', '0']);
+    await scene.query('delete from subscription_states');
+    await scene.query('delete from subscription_groups where id = any($1)', [large, none]);
+  });
+
+  test('a user is found by external id, email, phone, alias or service id', async () => {
+    const id = await scene.createUser(scene.shop, 'grace-1', 'grace@example.com');
+    await scene.query("update profiles set phone = '+4915112345678' where id = $1", id);
+    await scene.query(
+      `insert into user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)
+       values ($1, 'crm', 'g-7', $2, now())`,
+      ...[scene.shop, id],
+    );
+    const viewer = await arriveWith('manage_subscription_groups', 'view_user_profile', 'view_pii');
+    const named = ['grace-1', 'Grace@Example.com', '+49 1511 2345678', 'crm:g-7', 'g-7', toServiceId(id)];
+    for (const user of named) {
+      const { status, text } = await page(viewer, `/groups?${new URLSearchParams({ user })}`);
+      expect([user, status, text.includes('>no state<')]).toEqual([user, 200, true]);
+    }
+  });
+
+  test('an unknown or shared identifier is an error at the field, which keeps the input', async () => {
+    for (const externalId of ['twin-1', 'twin-2'])
+      await scene.createUser(scene.shop, externalId, 'twins@example.com');
+    for (const [user, problem] of [
+      ['nobody', 'No user of the workspace has this identifier.'],
+      ['twins@example.com', 'Several users have this identifier.'],
+      ['x'.repeat(1001), 'No user of the workspace has this identifier.'],
+    ] as const) {
+      const { status, text } = await page(scene.operator, `/groups?workspace=shop&user=${user}`);
+      expect(status).toBe(400);
+      expect(text).toMatch(new RegExp(`name="user" value="${user}"[^>]* aria-invalid="true"`));
+      expect(text).toContain(problem);
+      expect(text).toContain('data-label="Subscribed"');
+    }
   });
 
   test('the page offers a form if a workspace has no group, and lists 80 groups in pages', async () => {

@@ -1,8 +1,10 @@
+import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Group } from '../../resources/groups.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { parseUserSearch, searchUsers } from '../../store/profile-search.ts';
+import { countStates, MAX_COUNTED } from '../../store/subscription-states.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type PageServices, type Visit } from '../console.ts';
 import { badge, pathWith } from '../layout.ts';
@@ -96,7 +98,11 @@ function stateOf(user: StoredUser, id: string): Part {
   return badge(state, state === 'subscribed' ? 'good' : 'bad');
 }
 
-/** Additions to the pages of groups: the subscription states of one user. */
+/** Number of states of a group, which may be more than MAX_COUNTED. */
+const counted = (states: number): string =>
+  states > MAX_COUNTED ? `${grouped(MAX_COUNTED)}+` : grouped(states);
+
+/** Additions to the pages of groups: the number of states, and the subscription states of one user. */
 export const groupExtras: Extras<Group> = {
   search: {
     parameters: ['user'],
@@ -107,11 +113,24 @@ export const groupExtras: Extras<Group> = {
     isInvalid: async (visit) =>
       (await chosenUser(visit, await presentWorkspace(visit))).problem !== undefined,
   },
-  async columns(visit, owner) {
-    const { user } = await chosenUser(visit, owner!);
-    return user ? [{ title: "This user's state", cell: ({ id }) => stateOf(user, id) }] : [];
+  async columns(visit, owner, groups) {
+    const { pool } = visit.services.database;
+    const [{ user }, counts] = await Promise.all([
+      chosenUser(visit, owner!),
+      countStates(
+        pool,
+        owner!.id,
+        groups.map(({ id }) => id),
+      ),
+    ]);
+    return [
+      ...(user ? [{ title: "This user's state", cell: ({ id }: Group) => stateOf(user, id) }] : []),
+      { title: 'Subscribed', isNumber: true, cell: ({ id }) => counted(counts.get(id)?.subscribed ?? 0) },
+      { title: 'Unsubscribed', isNumber: true, cell: ({ id }) => counted(counts.get(id)?.unsubscribed ?? 0) },
+    ];
   },
-  below: async ({ viewer }, owner) => centersOf(viewer, owner!),
+  below: async ({ viewer }, owner) =>
+    html`<p class="faint pager">A number counts the email addresses, phone numbers, and users without one, that have the state.</p>${centersOf(viewer, owner!)}`,
 };
 
 const centersOf = (viewer: Viewer, { id }: Workspace): Part =>

@@ -8,6 +8,7 @@ import {
 } from '../../../src/store/email-addresses.ts';
 import { readHistory, recordStateChanges } from '../../../src/store/subscription-history.ts';
 import {
+  countStates,
   dropSubscriptionStates,
   findGroups,
   findStates,
@@ -32,6 +33,7 @@ export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) =>
   const page = { from: '-infinity', to: 'infinity', limit: 100, offset: 0 };
   return [
     () => findGroups(store, [group]),
+    () => countStates(store, workspaceId, [group]),
     () =>
       findStates(store, [
         { workspaceId, kind: 'phone', name: phone },
