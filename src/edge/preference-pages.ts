@@ -71,11 +71,16 @@ function noticePage(name: NoticeName): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title)}</title>
 <style>
+:root { color-scheme: light dark; }
 body { font: 1rem/1.5 system-ui, sans-serif; color: #1d2733; background: #eef2f5; margin: 0; padding: 0 1rem; }
 main { max-width: 30rem; margin: 3rem auto; padding: 2rem clamp(1.25rem, 6vw, 2.5rem); background: #fff;
   border-radius: 12px; }
 h1 { margin: 0; font-size: 1.5rem; line-height: 1.3; }
 p { margin: 1rem 0 0; }
+@media (prefers-color-scheme: dark) {
+  body { color: #e4eaf0; background: #10161c; }
+  main { background: #1a232c; }
+}
 </style>
 </head>
 <body>

@@ -3,6 +3,7 @@ import path from 'node:path';
 import type { BrowserContext } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/files.ts';
+import { findings } from '../board/browser-console.ts';
 import { openBrowser } from '../setup/browser.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { isLong } from '../setup/length.ts';
@@ -108,6 +109,49 @@ describe.each(actions)(
       await page.getByText('Offers subscribed').waitFor();
       await read('subscribed Unsubscribed Subscribed');
     });
+
+    test.each(['light', 'dark'] as const)(
+      'the example page, its confirmation and a notice have a %s scheme without a finding of axe',
+      async (colorScheme) => {
+        const externalId = `user-${colorScheme}`;
+        await scene.addUser(externalId, `${externalId}@example.com`);
+        const [choose, saved] = ['preference-center.html', 'preference-center-saved.html'].map((file) =>
+          template(file, scene.groups),
+        ) as [string, string];
+        const { body } = await scene.api('POST', '/preference_center/v1', {
+          ...{ name: colorScheme, preference_center_page_html: choose, confirmation_page_html: saved },
+          options: { 'meta-viewport-content': 'width=device-width, initial-scale=1' },
+        });
+        const page = await browser.newPage();
+        await page.setViewportSize({ width: 390, height: 844 });
+        await page.emulateMedia({ colorScheme });
+        const look = async () => {
+          const [background, width] = await page.evaluate(
+            '[getComputedStyle(document.body).backgroundColor, document.documentElement.scrollWidth]',
+          );
+          // The document of a center has no language: its author chooses whether to write a whole document.
+          const all = await findings(page);
+          return {
+            background,
+            isWide: width > 390,
+            findings: all.filter((one) => !one.startsWith('html-has-lang')),
+          };
+        };
+        const expected = {
+          background: colorScheme === 'dark' ? 'rgb(16, 22, 28)' : 'rgb(238, 242, 245)',
+          ...{ isWide: false, findings: [] },
+        };
+        const url = await scene.urlOf(body.preference_center_api_id, externalId);
+        await page.goto(url);
+        expect(await look()).toEqual(expected);
+        await page.getByRole('button', { name: 'Save' }).click();
+        await page.getByRole('heading', { name: 'Your choices are saved' }).waitFor();
+        expect(await look()).toEqual(expected);
+        await page.goto(url.slice(0, -4));
+        expect(await look()).toEqual(expected);
+        await page.close();
+      },
+    );
 
     /** Returns the state of email as a whole, then of the two groups, News first. */
     async function statesOf(externalId: string): Promise<string> {
