@@ -103,7 +103,7 @@ export const exports = describeResource<ShownExport>({
   pathOf: ({ segmentId, workspaceId }) => `/segments/${segmentId}?workspace=${workspaceId}`,
   ownerOf: ({ workspaceId }) => workspaceId,
   naming: readById('export'),
-  empty: 'A client requests one by POST /users/export/segment, with the id of a segment.',
+  empty: 'An export writes the users of a segment to a file.',
   creation: creation({
     verb: 'export',
     button: 'Start export',

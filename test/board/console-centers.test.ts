@@ -66,7 +66,9 @@ describe('groups', () => {
     const { text } = await page(viewer, '/groups');
     const counts = (name: string) => {
       const [row = ''] = text.split('<tr>').filter((one) => one.includes(`>${name}</a>`));
-      return [...row.matchAll(/data-label="(?:Uns|S)ubscribed" class="number">([^<]*)</g)].map(([, one]) => one);
+      return [...row.matchAll(/data-label="(?:Uns|S)ubscribed" class="number">([^<]*)</g)].map(
+        ([, one]) => one,
+      );
     };
     expect(counts('Large')).toEqual(['10,000+', '1,233']);
     expect(counts('Without states')).toEqual(['0', '0']);

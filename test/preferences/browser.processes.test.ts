@@ -126,7 +126,7 @@ describe.each(actions)(
         await page.setViewportSize({ width: 390, height: 844 });
         await page.emulateMedia({ colorScheme });
         const look = async () => {
-          const [background, width] = await page.evaluate(
+          const [background, width] = await page.evaluate<[string, number]>(
             '[getComputedStyle(document.body).backgroundColor, document.documentElement.scrollWidth]',
           );
           // The document of a center has no language: its author chooses whether to write a whole document.

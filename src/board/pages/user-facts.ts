@@ -45,16 +45,18 @@ export function profile(user: StoredUser, pii: boolean): Part {
   ])}</div>`;
 }
 
-export function attributes(user: StoredUser, pii: boolean, change: UserChange | undefined): Part {
+/** @param options.form the form that sets an attribute; empty if the viewer may not set one */
+export function attributes(
+  user: StoredUser,
+  pii: boolean,
+  { change, form }: { change: UserChange | undefined; form: Part },
+): Part {
   const value = user.custom_attributes ?? {};
   const shown =
     Object.keys(value).length === 0
-      ? empty(
-          'None',
-          html`Send them as members of an element of <code>attributes</code> to <code>POST /users/track</code>.`,
-        )
+      ? empty('None', form ? 'Set one in the form below.' : 'Attributes appear here when a client sets one.')
       : html`<div class="card">${tree(value, { masked: !pii })}</div>`;
-  return html`${shown}${pendingNote(change)}`;
+  return html`${shown}${pendingNote(change)}${form}`;
 }
 
 const toneOf = (state: string) => (/unsubscribed/i.test(state) ? 'bad' : 'good');

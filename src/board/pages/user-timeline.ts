@@ -170,7 +170,7 @@ ${
   rows.length === 0
     ? empty(
         'Nothing here',
-        html`Events, purchases, changes of attributes and subscriptions, merges, and refused and failed objects appear here. Send some to <code>POST /users/track</code>.`,
+        'Events, purchases, changes of attributes and subscriptions, merges, and refused and failed objects appear here.',
       )
     : table('Timeline', ['Happened', 'What', 'Details'], rows)
 }${next && nextPage(path, { ...self, ...next })}

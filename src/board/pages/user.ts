@@ -110,7 +110,7 @@ ${olderLetters !== null && html`<p class="pager"><a href="${other({ letters_befo
 </div><div>
 <h2>Profile</h2>${profile(user, pii)}
 <h2>Subscriptions</h2>${subscriptions(user, change, await newGroupOf(visit, seen, { user, change }))}${await subscriptionForm(visit, seen)}${await preferenceLinkForm(visit, seen)}
-<h2>Custom attributes</h2>${attributes(user, pii, change)}${attributeForm(visit, seen)}
+<h2>Custom attributes</h2>${attributes(user, pii, { change, form: attributeForm(visit, seen) })}
 <h2 id="names">Other identifiers</h2>${names({ user, merged, renamed, pii, slice: sliceOf('names') })}
 <h2 id="devices">Devices</h2>${devices(user, pii, sliceOf('devices'))}
 <h2 id="counted">Totals</h2>${summaries(user, sliceOf('counted'))}

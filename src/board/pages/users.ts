@@ -22,7 +22,17 @@ import {
 } from '../../store/user-search.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, PageError, type PageServices, type Visit } from '../console.ts';
-import { count, empty, MASK, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
+import {
+  count,
+  empty,
+  MASK,
+  mayOpen,
+  moment,
+  nextPage,
+  pathWith,
+  table,
+  workspaceChoice,
+} from '../layout.ts';
 
 /** Users per page. */
 const PAGE = 50;
@@ -238,7 +248,7 @@ function results(
   if (listed.length === 0 && text === '' && !isFiltered && isFirst)
     return empty(
       'No users yet',
-      html`Send some to <code>POST /users/track</code>; they appear here as soon as they are applied.`,
+      html`Clients send users with an API key. They appear here as soon as they are applied. ${mayOpen(viewer, '/keys') && html`<a href="/keys#create">Create an API key</a>`}`,
     );
   if (listed.length === 0)
     return empty(

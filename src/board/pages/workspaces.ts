@@ -59,7 +59,7 @@ function usageOf(used: Used[]): Part {
   if (used.length === 0)
     return empty(
       `Nothing was applied in the last ${DAYS} days`,
-      html`Send some users to <code>POST /users/track</code>; they are counted as they are applied.`,
+      'Objects are counted by day as they are applied.',
     );
   return html`${dailyChart(
     'Applied objects by day',
