@@ -50,7 +50,7 @@ function userField(
   return html`<label class="grow">For a user: ${pii ? 'external id, email, phone, alias' : 'external id'} or service id <input type="search" name="user" value="${query('user')}" maxlength="${MAX_USER}" autocomplete="off"${problem !== undefined && html` aria-invalid="true" aria-describedby="user-hint"`}>${problem !== undefined && html`<span class="hint" id="user-hint"><strong class="problem" role="alert">${problem}</strong></span>`}</label>`;
 }
 
-/** A user that the query names, or the reason why there is none. Both are absent if the query names none. */
+/** The user that the query names, or a message for the field. Both are absent if the query is empty. */
 interface Chosen {
   user?: StoredUser;
   problem?: string;
