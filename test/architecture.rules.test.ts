@@ -59,7 +59,7 @@ const rooms: Record<string, string[]> = {
     ...['preferences', 'store', 'queue', 'processes', 'operations', 'resources', 'checks'],
   ],
   admin: [
-    ...['platform', 'profile', 'integrations', 'generated'],
+    ...['platform', 'profile', 'integrations', 'generated', 'preferences'],
     ...['store', 'queue', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'resources', 'checks'],
   ],
