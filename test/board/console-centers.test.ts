@@ -278,7 +278,7 @@ describe('preference centers', () => {
     expect((await stored(id)).confirmation_html).toBe(longest);
   });
 
-  test('only edit_preference_centers opens the forms; other viewers see the templates', async () => {
+  test('the forms need edit_preference_centers, and other viewers see the templates', async () => {
     const [views, edits] = [
       await arriveWith('view_preference_centers'),
       await arriveWith('edit_preference_centers'),
