@@ -100,7 +100,7 @@ export function withDefault<T>(field: Field<T>, fallback: T): Field<T> {
 }
 
 /** Lets a form empty a field. */
-export function emptiable<T>(field: Field<T>): Field<T> {
+export function canBeEmpty<T>(field: Field<T>): Field<T> {
   return { ...field, mayBeEmpty: true };
 }
 

@@ -12,8 +12,8 @@ import { byNameOrId } from '../store/name-or-id.ts';
 import { isAddress } from '../store/profile-search.ts';
 import {
   area,
+  canBeEmpty,
   choice,
-  emptiable,
   type Field,
   optional,
   readExternalId,
@@ -88,7 +88,7 @@ const fields = {
   ),
   page: template('Page'),
   confirmation: template('Confirmation'),
-  viewport: emptiable(
+  viewport: canBeEmpty(
     withDefault(
       text(
         {
@@ -101,7 +101,7 @@ const fields = {
       'width=device-width, initial-scale=1',
     ),
   ),
-  icons: emptiable(
+  icons: canBeEmpty(
     optional(
       area({ label: 'Icons', help: 'at most 20 link elements of icons, one after the other' }, readIcons, {
         maxLength: MAX_ICONS,

@@ -66,7 +66,7 @@ describe('groups', () => {
     const { text } = await page(viewer, '/groups');
     const counts = (name: string) => {
       const [row = ''] = text.split('<tr>').filter((one) => one.includes(`>${name}</a>`));
-      return [...row.matchAll(/data-label="(?:Uns|S)ubscribed" class="number">([^<]*)</g)].map(
+      return [...row.matchAll(/data-label="(?:Unsubscribed|Subscribed)" class="number">([^<]*)</g)].map(
         ([, one]) => one,
       );
     };
