@@ -313,6 +313,31 @@ describe.each(screens)(
       expect((await download).suggestedFilename()).toBe('segment.csv');
     });
 
+    test('a marketer corrects an error in a template and creates a preference center', async () => {
+      await searchFor('preference', 'Preference centers');
+      await tabTo('Workspace');
+      await page.keyboard.type('shop');
+      await Promise.all([page.waitForEvent('load'), press('Show')]);
+      if (await page.locator('#create:not([open])').count()) await press('Create preference center');
+      await tabTo('Name');
+      await page.keyboard.type(`choices-${width}`);
+      await tabTo('Page');
+      await page.keyboard.type('<h1>Your {% choices</h1>');
+      await tabTo('Confirmation');
+      await page.keyboard.type('<p>Saved.</p>');
+      await Promise.all([page.waitForEvent('load'), press('Create preference center')]);
+      await page.getByRole('alert').getByText('Page is not valid: line 1').waitFor();
+      await check();
+      await tabTo('Page');
+      await page.keyboard.press('Control+a');
+      await page.keyboard.type('<h1>Your choices</h1>');
+      await check();
+      await Promise.all([page.waitForEvent('load'), press('Create preference center')]);
+      await page.getByRole('status').getByText('Created.').waitFor();
+      await page.frameLocator('iframe').first().getByText('Your choices').waitFor();
+      await check();
+    });
+
     test('an engineer finds the key that sends bad objects', async () => {
       await scene.refusedIn(scene.shop, { keyId: scene.key });
       await searchFor('refused', 'Refused objects');
