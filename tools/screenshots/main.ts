@@ -122,7 +122,7 @@ async function takeEvery(penstock: Installation, browser: Browser, to: string): 
   await seedDeliveries(penstock);
   const { url } = penstock.console;
   mkdirSync(to, { recursive: true });
-  const context = await browser.newContext({ colorScheme: 'light' });
+  const context = await browser.newContext({ colorScheme: 'light', reducedMotion: 'reduce' });
   const page = await context.newPage();
   for (const at of SIGNED_OUT) await takeBoth(page, { name: kindOf(at), at: url + at }, to);
   await openConsole(page, penstock);
