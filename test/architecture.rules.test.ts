@@ -305,7 +305,6 @@ test('only connections open a lane store; all other files receive one', () => {
 
 /** Assignments of functions to members of objects that are not of ours, each with its reason. */
 const replacedMembers: Record<string, string> = {
-  'src/platform/listen.ts: socket.destroySoon': 'docs/adr/0100 gives the reason',
   'src/board/sign-in.ts: response.locals.again': 'Express gives `locals` to its users for values of theirs',
 };
 

@@ -138,7 +138,6 @@ export function createHeads(maxBytes: number) {
       closing++;
       socket.once('close', () => closing--);
       server.emit('clientError', Object.assign(new Error('head shed'), { code: HEAD_SHED }), socket);
-      socket.destroySoon();
     }
     /** Counts the chunks of this connection, and of all others if it is the first above the limit. */
     function countAll(socket: Socket): void {

@@ -1,4 +1,4 @@
-import type { IncomingMessage, Server } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { type AddressInfo, BlockList, isIP, Server as NetServer, type Socket } from 'node:net';
 import { hostname } from 'node:os';
 import type { Service } from './lifecycle.ts';
@@ -46,12 +46,7 @@ const LINGER_BYTES = 8_388_608;
  * read its response.
  */
 export function limitConnections(server: Server): void {
-  // Node calls `destroySoon` to close a connection after its last response, and has no option for a slow close
-  // (docs/adr/0100-libraries-are-extended-not-patched.md). All connections share one
-  // function, because there are thousands of them.
-  server.on('connection', (socket: Socket) => {
-    socket.destroySoon = closeSocket;
-  });
+  server.on('request', lingerAfterLast);
   // A client may close its sending half after its request and still read the response. By default, Node would
   // end both halves.
   Object.assign(server, { httpAllowHalfOpen: true });
@@ -61,8 +56,22 @@ export function limitConnections(server: Server): void {
   server.maxConnections = MAX_CONNECTIONS;
 }
 
-function closeSocket(this: Socket): void {
-  closeLingering(this);
+/**
+ * Closes a connection slowly after its last response. When a response has been sent, Node ends the socket if the
+ * response is the last one, and then destroys the socket as soon as its output is sent. The kernel would reset a
+ * connection that is destroyed with unread input.
+ */
+function lingerAfterLast(_request: IncomingMessage, response: ServerResponse): void {
+  // The listener of Node was added before this one, so it has ended the socket already.
+  response.once('finish', lingerIfEnded);
+}
+
+/** All responses share this function. A function for each response would cost memory for each connection. */
+function lingerIfEnded(this: ServerResponse): void {
+  const { socket } = this.req;
+  if (!socket.writableEnded) return;
+  socket.off('finish', socket.destroy);
+  closeLingering(socket);
 }
 
 const NOTHING = Buffer.alloc(0);
