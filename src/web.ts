@@ -302,13 +302,10 @@ async function main(host: Host): Promise<void> {
       { handle, operations, responses, registry: metrics.registry, log },
     ));
   const handleAll = proxy ? proxy.take : handle;
-  const take = responses.order.inOrder(control ? control.wrap(handleAll) : handleAll);
   const server = createServer<typeof RequestInHand>(
     { ...serverOptions, IncomingMessage: RequestInHand },
-    take,
+    responses.order.inOrder(control ? control.wrap(handleAll) : handleAll),
   );
-  // Ignore an unknown Expect header. By default, Node answers such a request with 417 and no body.
-  server.on('checkExpectation', take);
   limitConnections(server);
   answerBrokenRequests(server, strangers, responses.order);
   const watchedHeads = heads.watch(server);

@@ -326,6 +326,18 @@ test('members of libraries are not replaced, except for the listed ones', () => 
   expect(code.filter(({ text }) => roundabout.test(text)).map(({ file }) => file)).toEqual([]);
 });
 
+/** Members that begin with `_` and are public: names of the API, and results of Prisma. */
+const publicWithUnderscore = new Set(['_merge_objects', '_update_existing_only', '_sum']);
+
+test('private members of libraries are not read', () => {
+  const read = code.flatMap(({ file, text }) =>
+    [...text.matchAll(/[\w)\]?!]\.(_[a-z]\w*)/gi)]
+      .filter(([, member]) => !publicWithUnderscore.has(member!))
+      .map(([, member]) => `${file}: ${member}`),
+  );
+  expect(read).toEqual([]);
+});
+
 test('DuckDB is loaded in one place, which reports when it is missing', () => {
   const loading = code.filter(({ values }) => values.includes('@duckdb/node-api'));
   expect(loading.map(({ file }) => file)).toEqual(['src/integrations/duckdb.ts']);

@@ -257,17 +257,16 @@ const FAREWELL = 1000;
 export function answerBrokenRequests(
   server: Server,
   strangers: StrangersLog,
-  order?: Pick<ResponseOrder, 'afterLast'>,
+  order: Pick<ResponseOrder, 'afterLast' | 'responseOn'>,
 ): void {
-  type HttpSocket = Socket & { _httpMessage?: ServerResponse<RequestInHand> };
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: HttpSocket) => {
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     // A broken request must not cost earlier complete requests their answers.
-    if (!order || error.code === HEAD_SHED || error.code === 'ECONNRESET') answer(error, socket);
+    if (error.code === HEAD_SHED || error.code === 'ECONNRESET') answer(error, socket);
     else order.afterLast(socket, () => answer(error, socket));
   });
 
-  function answer(error: NodeJS.ErrnoException, socket: HttpSocket): void {
-    const response = socket._httpMessage;
+  function answer(error: NodeJS.ErrnoException, socket: Socket): void {
+    const response = order.responseOn(socket) as ServerResponse<RequestInHand> | undefined;
     // If an answer has begun, the client would read a second one as part of it.
     if (!socket.writable || error.code === 'ECONNRESET' || response?.headersSent) {
       socket.destroy();

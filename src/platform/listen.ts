@@ -47,8 +47,11 @@ const LINGER_BYTES = 8_388_608;
  */
 export function limitConnections(server: Server): void {
   server.on('request', lingerAfterLast);
+  // Ignore an unknown Expect header. By default, Node answers such a request with 417 and no body.
+  server.on('checkExpectation', (request, response) => server.emit('request', request, response));
   // A client may close its sending half after its request and still read the response. By default, Node would
-  // end both halves.
+  // end both halves, and no documented option changes this
+  // (docs/adr/0107-half-closed-clients-need-an-undocumented-setting.md).
   Object.assign(server, { httpAllowHalfOpen: true });
   server.headersTimeout = HEADERS_TIMEOUT;
   server.requestTimeout = REQUEST_TIMEOUT;

@@ -129,6 +129,12 @@ export class ResponseOrder {
     if (isNew && connection.waiting.length === 0) this.#whenTaken(socket, connection);
   }
 
+  /** Returns the response that is being created or sent on a connection. */
+  responseOn(socket: Socket): ServerResponse | undefined {
+    const current = this.#connections.get(socket)?.current;
+    return isTaken(current) ? undefined : current;
+  }
+
   /** Sets the minimum rate at which the receiver must read this response. */
   requireRate({ socket }: ServerResponse, rate: MinimumRate): void {
     const connection = socket && this.#connections.get(socket);

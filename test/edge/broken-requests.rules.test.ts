@@ -7,6 +7,7 @@ import { answerBrokenRequests } from '../../src/edge/heads.ts';
 import { createReading } from '../../src/edge/reading.ts';
 import { type ErrorName, errorBodyOf, errors } from '../../src/errors.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
+import { ResponseOrder } from '../../src/platform/response-order.ts';
 
 const rules = {
   limit: 1000,
@@ -23,16 +24,19 @@ let server: Server;
 /** Result of each request that reached the handler. */
 const ends: string[] = [];
 beforeAll(async () => {
-  server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
+  const order = new ResponseOrder();
+  const handle = order.inOrder(async (request, response) => {
     if (request.url === '/late') await once(response, 'close');
     Object.assign(request, { res: response });
     const body = await readJsonObject(request, rules).catch((error: Error) => error.message);
     ends.push(typeof body === 'string' ? body : 'read');
     response.end('{}');
   });
+  server = createServer({ connectionsCheckingInterval: 20 }, handle);
+  order.watch(server);
   server.headersTimeout = 200;
   server.requestTimeout = 300;
-  answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')));
+  answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')), order);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
 });

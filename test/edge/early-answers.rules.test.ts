@@ -5,20 +5,24 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { answerBrokenRequests } from '../../src/edge/heads.ts';
 import { limitConnections } from '../../src/platform/listen.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
+import { ResponseOrder } from '../../src/platform/response-order.ts';
 
 let server: Server;
 let port: number;
 /** Paths of the requests that reached the handler. */
 const requested: string[] = [];
 beforeAll(async () => {
-  server = createServer({ connectionsCheckingInterval: 20 }, (request, response) => {
+  const order = new ResponseOrder();
+  const handle = order.inOrder((request, response) => {
     requested.push(request.url!);
     // Answers before the body has arrived, as a refusal or load shedding does.
     response.writeHead(503, { Connection: 'close', 'Content-Length': 2 }).end('{}');
   });
+  server = createServer({ connectionsCheckingInterval: 20 }, handle);
+  order.watch(server);
   limitConnections(server);
   server.requestTimeout = 300;
-  answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')));
+  answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')), order);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   port = (server.address() as AddressInfo).port;
@@ -64,6 +68,11 @@ const post = (path: string) => `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Leng
 
 test.each([
   ['a body that is refused before it has arrived', `${post('/')}${body}`, 503],
+  [
+    'a refused body after an unknown Expect header',
+    `${post('/').replace('Host', 'Expect: wonders\r\nHost')}${body}`,
+    503,
+  ],
   ['input that is not HTTP', `GARBAGE\r\n\r\n${body}`, 400],
   ['headers without end', `GET / HTTP/1.1\r\nHost: a\r\nX: ${body}`, 431],
 ])('a client that sends 4 MB before it reads gets the status of %s, not a reset', async (_, text, status) => {

@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { answerBrokenRequests, createHeads } from '../../src/edge/heads.ts';
 import { serverOptions } from '../../src/platform/listen.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
+import { ResponseOrder } from '../../src/platform/response-order.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -87,16 +88,19 @@ describe('G5: the memory of all request heads together is bounded', () => {
     const heads = createHeads(maxBytes);
     const accepted: Socket[] = [];
     let requests = 0;
-    server = createServer(serverOptions, (request, response) => {
+    const order = new ResponseOrder();
+    const handle = order.inOrder((request, response) => {
       requests++;
       const refusal = heads.admit(request, response, () => true);
       if (refusal) response.writeHead(503).end();
       else if (request.url!.startsWith('/now')) request.resume().on('end', () => response.end('done'));
     });
+    server = createServer(serverOptions, handle);
+    order.watch(server);
     const watched = heads.watch(server);
     server.on('connection', (socket) => accepted.push(socket));
     server.once('close', () => watched.stop());
-    answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')));
+    answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')), order);
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     return {

@@ -7,12 +7,14 @@ import { readBody } from '../../src/edge/body.ts';
 import { answerBrokenRequests } from '../../src/edge/heads.ts';
 import { createReading, type Reading, SMALL_BODY } from '../../src/edge/reading.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
+import { ResponseOrder } from '../../src/platform/response-order.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 
 const LARGE = 400_000;
 const LIMIT = 4_000_000;
 
 let server: Server | undefined;
+let order: ResponseOrder;
 afterEach(() => {
   server?.close();
   server?.closeAllConnections();
@@ -43,7 +45,8 @@ async function open(maxBytes: number, patience = 60_000, maxWaiting = 10): Promi
   });
   const read: number[] = [];
   const held: (() => void)[] = [];
-  server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
+  order = new ResponseOrder();
+  const handle = order.inOrder(async (request, response) => {
     Object.assign(request, { res: response });
     try {
       const body = await readBody(request, { limit: LIMIT, reading });
@@ -54,6 +57,8 @@ async function open(maxBytes: number, patience = 60_000, maxWaiting = 10): Promi
       response.writeHead(status, headers).end();
     }
   });
+  server = createServer({ connectionsCheckingInterval: 20 }, handle);
+  order.watch(server);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -169,7 +174,7 @@ test('G5: a request that arrives while too many wait gets 503 at once', async ()
 
 test('G5: waiting for room does not extend the time limit of a body: 408', async () => {
   const { reading, begin } = await open(LARGE);
-  answerBrokenRequests(server!, createStrangersLog(createLog('test', 'silent')));
+  answerBrokenRequests(server!, createStrangersLog(createLog('test', 'silent')), order);
   server!.requestTimeout = 300;
   server!.headersTimeout = 200;
   begin(lengthOf(LARGE), 'x');
