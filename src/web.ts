@@ -2,8 +2,10 @@ import { createServer } from 'node:http';
 import { createReader } from './checks/read.ts';
 import { findProblems } from './checks/registry.ts';
 import { isOutage, ProblemWatch } from './checks/watch.ts';
+import { Admission } from './edge/admission.ts';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator, createScimAuthenticator } from './edge/authenticate.ts';
+import { DirectRequests, QueuedRequests } from './edge/carry-out.ts';
 import type { Control } from './edge/control/control.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
@@ -12,13 +14,14 @@ import { addHealthPages } from './edge/health-pages.ts';
 import { createIdempotency } from './edge/idempotency.ts';
 import {
   addBacklogMetric,
+  createCapacity,
   createLoadShedding,
   createRequestSemaphore,
   highWaterMarks,
 } from './edge/load-shedding.ts';
 import { createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
 import { openApiDocument } from './edge/openapi.ts';
-import { addPreferencePages } from './edge/preference-pages.ts';
+import { addPreferencePages, ChoiceQueue } from './edge/preference-pages.ts';
 import { createProxy } from './edge/proxy.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { collectGarbage, createReading } from './edge/reading.ts';
@@ -26,6 +29,7 @@ import { RefusedObjects, type RefusedObjectsOf } from './edge/refused-objects.ts
 import { clientAddress, RequestInHand } from './edge/request.ts';
 import { Responses } from './edge/responses.ts';
 import { addSegmentDownloads } from './edge/segment-downloads.ts';
+import { RequestServer } from './edge/serve.ts';
 import { createTurns } from './edge/turns.ts';
 import { createDownloadSettings } from './export/segment-export.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
@@ -225,35 +229,48 @@ async function main(host: Host): Promise<void> {
     downloads: createDownloadSettings(config),
   };
   const { PROXY_UPSTREAM: upstream } = config;
-  const services = {
-    // The proxy of this process adds itself to X-Forwarded-For, so every request has one more hop.
-    config: upstream ? { ...config, TRUST_PROXY_HOPS: config.TRUST_PROXY_HOPS + 1 } : config,
-    log,
-    strangers,
-    metrics,
-    authenticator,
-    scimAuthenticator,
-    scimSemaphore,
-    largeSemaphore: createRequestSemaphore(LARGE_SEMAPHORE),
-    reading,
-    heads,
+  // The proxy of this process adds itself to X-Forwarded-For, so every request has one more hop.
+  const proxyHops = config.TRUST_PROXY_HOPS + (upstream ? 1 : 0);
+  const idempotency = createIdempotency(database.pool, log);
+  const capacity = createCapacity(loadShedding, queue);
+  const requestServer = new RequestServer({
+    admission: new Admission({
+      authenticators: { api: authenticator, scim: scimAuthenticator },
+      rateLimiter,
+      capacity,
+      responses,
+      bodies: { turns: createTurns(), reading, maxBytes: config.MAX_BODY_BYTES },
+      proxyHops,
+    }),
+    queued: new QueuedRequests({
+      queue,
+      idempotency,
+      effects: createEffects(database.pool),
+      store: resources,
+    }),
+    direct: new DirectRequests({
+      resources,
+      idempotency,
+      scimSemaphore,
+      largeSemaphore: createRequestSemaphore(LARGE_SEMAPHORE),
+      responses,
+      urls: { PUBLIC_URL: config.PUBLIC_URL, TRUST_PROXY_HOPS: proxyHops },
+    }),
     responses,
-    rateLimiter,
-    turns: createTurns(),
-    queue,
-    idempotency: createIdempotency(database.pool, log),
-    loadShedding,
-    refusedObjects: control
-      ? {
-          note(request: RefusedObjectsOf) {
-            refusedObjects.note(request);
-            control.noteRejected(request);
-          },
-        }
-      : refusedObjects,
-    effects: createEffects(database.pool),
-    resources,
-  };
+    records: {
+      log,
+      strangers,
+      metrics,
+      refusedObjects: control
+        ? {
+            note(request: RefusedObjectsOf) {
+              refusedObjects.note(request);
+              control.noteRejected(request);
+            },
+          }
+        : refusedObjects,
+    },
+  });
   const described = allOperations(config.SERVICE_ID_FIELD, {
     longStrings: config.LONG_STRINGS as LongStrings,
     rules,
@@ -262,32 +279,39 @@ async function main(host: Host): Promise<void> {
     ? described.map((operation) => control.prepare(answeredAfterEffects(operation)))
     : described;
   const handle = traceRequests(
-    createApp(operations, services, (app) => {
-      addDocsPages(app, () => openApiDocument(operations, { control: control?.endpoints, rules }), {
-        responses,
-        addressOf: (request) => clientAddress(request, services.config.TRUST_PROXY_HOPS),
-      });
-      addPreferencePages(app, services);
-      addSegmentDownloads(app, services);
-      addHealthPages(app, {
-        pool: database.pool,
-        connection,
-        pings,
-        dependencies,
-        rejectsWrites,
-        refusedPerSecond: () => heartbeat?.refusedPerSecond() ?? 0,
-        problems,
-        registry: metrics.registry,
-        responses,
-        refresh: fleet.refresh,
-        mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
-        mayReadTargets: createTargetsGuard(config.METRICS_TOKEN, config),
-        loadShedding,
-        loss: installation.loss,
-        oldest,
-        readyAtStandstill: config.READY_AT_STANDSTILL === 'yes',
-      });
-    }),
+    createApp(
+      operations,
+      { server: requestServer, heads, smallBodies: reading.small, log, strangers },
+      (app) => {
+        addDocsPages(app, () => openApiDocument(operations, { control: control?.endpoints, rules }), {
+          responses,
+          addressOf: (request) => clientAddress(request, proxyHops),
+        });
+        addPreferencePages(app, {
+          ...{ resources, reading, responses, log },
+          choices: new ChoiceQueue(queue, capacity, metrics.accepted),
+        });
+        addSegmentDownloads(app, { database, files: config, order: responses.order, log });
+        addHealthPages(app, {
+          pool: database.pool,
+          connection,
+          pings,
+          dependencies,
+          rejectsWrites,
+          refusedPerSecond: () => heartbeat?.refusedPerSecond() ?? 0,
+          problems,
+          registry: metrics.registry,
+          responses,
+          refresh: fleet.refresh,
+          mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
+          mayReadTargets: createTargetsGuard(config.METRICS_TOKEN, config),
+          loadShedding,
+          loss: installation.loss,
+          oldest,
+          readyAtStandstill: config.READY_AT_STANDSTILL === 'yes',
+        });
+      },
+    ),
   );
 
   const proxy =

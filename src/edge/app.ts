@@ -6,14 +6,33 @@ import type { Operation } from '../operations/operation.ts';
 import { NOT_IMPLEMENTED, SCIM_ROOT, SCIM_TYPE, scimErrorBody } from '../operations/scim/messages.ts';
 import { newId } from '../platform/ids.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
+import type { Log, StrangersLog } from '../platform/log.ts';
 import { traceThroughout, tracing } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
+import type { Endpoint } from './admission.ts';
+import type { Heads } from './heads.ts';
+import type { Reading } from './reading.ts';
 import { levelOf, requestLine, sendJson } from './reply.ts';
-import { hasBody, parseQuery, type RequestInHand, receive } from './request.ts';
-import { serve, serveTraced } from './serve.ts';
-import type { EdgeServices, Endpoint } from './services.ts';
+import { type Exchange, hasBody, parseQuery, type RequestInHand, receive } from './request.ts';
+import type { RequestServer } from './serve.ts';
 import { isUnavailable, whyUnavailable } from './unavailable.ts';
+
+/** Logs of requests without an operation. */
+interface PageLogs {
+  log: Log;
+  /** Log for requests of unauthenticated callers. */
+  strangers: StrangersLog;
+}
+
+interface AppParts extends PageLogs {
+  /** Serves the requests of operations. */
+  server: RequestServer;
+  /** Admits requests by their heads. */
+  heads: Pick<Heads, 'admit'>;
+  /** Memory of the bodies that are received without waiting. */
+  smallBodies: Reading['small'];
+}
 
 /**
  * Creates the HTTP application: every operation under its method and path, the `pages` (documentation, health,
@@ -21,7 +40,8 @@ import { isUnavailable, whyUnavailable } from './unavailable.ts';
  * proxy's rule for a path. Only operations, which require a key, accept one additional slash at the front, because
  * clients whose base URL ends in a slash send it.
  */
-export function createApp(operations: Operation[], services: EdgeServices, pages: (app: Express) => void) {
+export function createApp(operations: Operation[], parts: AppParts, pages: (app: Express) => void) {
+  const { server, heads, smallBodies, log } = parts;
   const app = express();
   app.enable('case sensitive routing');
   app.enable('strict routing');
@@ -29,9 +49,10 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   app.disable('etag');
   app.set('query parser', parseQuery);
 
-  const take = tracing ? serveTraced : serve;
+  const take = (endpoint: Endpoint, exchange: Exchange) =>
+    tracing ? server.serveTraced(endpoint, exchange) : server.serve(endpoint, exchange);
   const begin = (request: IncomingMessage, response: ServerResponse) =>
-    beginOtherRequest(request, response, services);
+    beginOtherRequest(request, response, parts);
   const routes: Router = express.Router({ caseSensitive: true, strict: true });
   const exact = new Map<string, Endpoint>();
   const methods = new Map<string, string[]>();
@@ -51,16 +72,12 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     }
     const method = operation.method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete';
     routes[method](operation.path, (request, response) =>
-      take(
-        endpoint,
-        {
-          request,
-          response,
-          params: request.params as Record<string, string>,
-          query: request.query as Record<string, Json>,
-        },
-        services,
-      ),
+      take(endpoint, {
+        request,
+        response,
+        params: request.params as Record<string, string>,
+        query: request.query as Record<string, Json>,
+      }),
     );
   }
   for (const path of NOT_IMPLEMENTED) {
@@ -103,7 +120,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     // A path that cannot be decoded matches no route.
     if (status !== undefined && status < 500) return refuse(response, 'notFound');
     if (isUnavailable(error)) return refuse(response, whyUnavailable(error), { 'Retry-After': '1' });
-    services.log.error({ err: error, request_id: response.getHeader('X-Request-Id') }, 'unexpected error');
+    log.error({ err: error, request_id: response.getHeader('X-Request-Id') }, 'unexpected error');
     refuse(response, 'internal');
   });
 
@@ -125,7 +142,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   return function handle(request: RequestInHand, response: ServerResponse): void {
     const mayBeLong = () =>
       withLists.has(`${request.method} ${withoutDoubledSlash(request.url!.split('?', 1)[0]!)}`);
-    const refusal = services.heads.admit(request, response, mayBeLong);
+    const refusal = heads.admit(request, response, mayBeLong);
     if (refusal) {
       begin(request, response);
       refuse(response, refusal, {
@@ -148,11 +165,11 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     }
     request.url = target;
     if (hasBody(request)) {
-      request.arriving = receive(request, response, services.reading.small);
+      request.arriving = receive(request, response, smallBodies);
     }
     const [path, query] = splitOnce(withoutDoubledSlash(target), '?');
     const endpoint = exact.get(`${request.method} ${path}`);
-    if (endpoint) void take(endpoint, { request, response, params: {}, query: parseQuery(query) }, services);
+    if (endpoint) void take(endpoint, { request, response, params: {}, query: parseQuery(query) });
     else if (tracing) traceThroughout(tracing.active(), response, () => app(request, response));
     else app(request, response);
   };
@@ -184,7 +201,7 @@ export interface PageLocals {
 function beginOtherRequest(
   request: IncomingMessage,
   response: ServerResponse,
-  { log, strangers }: Pick<EdgeServices, 'log' | 'strangers'>,
+  { log, strangers }: PageLogs,
 ): void {
   const started = performance.now();
   const requestId = newId();

@@ -1,245 +1,103 @@
-import type { IncomingMessage } from 'node:http';
 import { type Rejection, rejectionOf } from '../errors.ts';
-import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
+import type { EnvelopeRequest } from '../jobs/envelope.ts';
 import { inputArrayOf } from '../jobs/traces.ts';
-import type {
-  Caller,
-  DirectOperation,
-  Plan,
-  QueuedOperation,
-  Reply,
-  Resources,
-} from '../operations/operation.ts';
+import type { Plan, Reply, Resources } from '../operations/operation.ts';
+import type { Semaphore } from '../platform/concurrency.ts';
 import { isoTime } from '../platform/format.ts';
 import { messageOf } from '../platform/log.ts';
 import { presentTrace, tracing } from '../platform/tracing.ts';
-import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
-import { UNDECIDED } from '../queue/effects.ts';
-import type { LaneEntry } from '../queue/lanes.ts';
+import { type Effects, UNDECIDED } from '../queue/effects.ts';
+import type { GroupCommit } from '../queue/enqueue.ts';
 import { envelopesOf } from '../queue/pack.ts';
 import { refusalByWorker } from '../store/external-id-refusals.ts';
-import type { Key } from '../store/idempotency-keys.ts';
-import type { Channel } from '../store/subscription-states.ts';
-import { createSlices } from './body.ts';
-import { directAttempt, idempotentAnswer, queuedAttempt } from './idempotency.ts';
-import { type Answer, answerOf, type Known } from './reply.ts';
-import { aboutRequest, type RequestInHand } from './request.ts';
-import type { EdgeServices } from './services.ts';
+import type { Admitted } from './admission.ts';
+import { directAttempt, type Idempotency, idempotentAnswer, queuedAttempt } from './idempotency.ts';
+import type { ChangePlan, EnqueuePlan, ObjectsPlan, ReadPlan } from './plan-request.ts';
+import { type Answer, answerOf } from './reply.ts';
+import { aboutRequest, type UrlSettings } from './request.ts';
+import type { Responses } from './responses.ts';
 
-/** A request whose operation may be executed. */
-export interface Admitted {
-  request: RequestInHand;
-  requestId: string;
-  /** Address of the client, as IP allowlists use it; undefined if the proxies do not report it. */
-  address: string | undefined;
-  caller: Caller;
-  body: Record<string, Json>;
-  query: Record<string, Json>;
-  params: Record<string, string>;
-  /** Set if the request has an `Idempotency-Key`. */
-  idempotencyKey: Key | undefined;
-  requester: Known;
+/** Carries out requests whose objects go to the lanes. */
+export class QueuedRequests {
+  readonly #queue: GroupCommit;
+  readonly #idempotency: Idempotency;
+  readonly #effects: Effects;
+  readonly #store: Pick<Resources, 'database'>;
+
+  constructor(parts: {
+    queue: GroupCommit;
+    idempotency: Idempotency;
+    effects: Effects;
+    /** Answers are read from it. */
+    store: Pick<Resources, 'database'>;
+  }) {
+    this.#queue = parts.queue;
+    this.#idempotency = parts.idempotency;
+    this.#effects = parts.effects;
+    this.#store = parts.store;
+  }
+
+  /** Adds the objects of a request to the queue. The answer waits until they are on disk. */
+  async enqueue(plan: EnqueuePlan, admitted: Admitted): Promise<Answer> {
+    const request = envelopeRequestOf(admitted);
+    const { once } = plan;
+    if (once) {
+      const attempt = queuedAttempt(this.#queue, request, {
+        plan,
+        answer: (planned, entries) =>
+          this.#answer(planned, { waitMs: plan.waitMs, envelopeIds: () => envelopesOf(request, entries) }),
+      });
+      return idempotentAnswer(this.#idempotency.perform(once, attempt), admitted.requestId);
+    }
+    const made = plan.planObjects();
+    const planned = made instanceof Promise ? await made : made;
+    const entries = await this.#queue.enqueue(request, planned.objects, planned);
+    return this.#answer(planned, { waitMs: plan.waitMs, envelopeIds: () => envelopesOf(request, entries) });
+  }
+
+  /** Makes the answer to a request whose objects are on disk. */
+  async #answer(
+    { objects, rejected, answer: planned }: ObjectsPlan,
+    { waitMs, envelopeIds }: { waitMs: number | undefined; envelopeIds(): string[] },
+  ): Promise<Answer> {
+    const answer: Answer = { reply: planned.reply, accepted: objects.length, rejected };
+    const isLate = waitMs !== undefined && !(await this.#effects.awaited(envelopeIds(), waitMs));
+    if (planned.from === 'outcomes') {
+      const ended = await this.#effects.outcomes(objects.map(({ id }) => id));
+      if ('unknown' in ended) return { ...answer, error: ended.unknown };
+      const refused = refusedByWorkers(objects, ended.errors);
+      return { ...answer, reply: planned.replyOf(ended.errors), rejected: [...rejected, ...refused] };
+    }
+    if (isLate) return { ...answer, error: UNDECIDED };
+    if (planned.from === 'store') return { ...answer, ...(await readBack(planned.readBack, this.#store)) };
+    return answer;
+  }
 }
 
-/** Adds the objects of an operation to the queue. The answer waits until they are on disk. */
-export async function answerQueued(
-  operation: QueuedOperation,
-  admitted: Admitted,
-  services: EdgeServices,
-): Promise<Answer> {
-  const { request, requestId, caller, idempotencyKey, requester } = admitted;
-  const { queue } = services;
-  const envelopeRequest: EnvelopeRequest = {
+function envelopeRequestOf({ requestId, caller, requester, request }: Admitted): EnvelopeRequest {
+  return {
     request_id: requestId,
     workspace_id: caller.workspaceId,
     accepted_at: isoTime(caller.now),
     key_id: requester.keyId,
     ...(tracing && presentTrace(request.span)),
   };
-  const answer = (plan: Plan, entries: LaneEntry[]) =>
-    answerAfterEffects(
-      { operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) },
-      services,
-    );
-  if (idempotencyKey) {
-    const attempt = queuedAttempt({
-      queue,
-      request: envelopeRequest,
-      makePlan: async () => makePlan(operation, admitted, services),
-      bytesOf: (objects) => bytesOf(request, objects),
-      answer,
-      waits: operation.readBackWithin !== undefined,
-    });
-    return idempotentAnswer(services.idempotency.perform(idempotencyKey, attempt), requestId);
-  }
-
-  const made = makePlan(operation, admitted, services);
-  const plan = made instanceof Promise ? await made : made;
-  const isAwaited = operation.readBackWithin !== undefined || plan.replyOf !== undefined;
-  const bytes = bytesOf(request, plan.objects);
-  const entries = await queue.enqueue(envelopeRequest, plan.objects, { bytes, isAwaited });
-  return answer(plan, entries);
-}
-
-function makePlan(
-  operation: QueuedOperation,
-  admitted: Admitted,
-  { authenticator }: EdgeServices,
-): Plan | Promise<Plan> {
-  return planWithGroups(operation, admitted, async () => {
-    const { request, address, caller } = admitted;
-    const { groups } = await authenticator.renew(request.headers.authorization, address, caller.now);
-    return groups;
-  });
-}
-
-/**
- * Plans a request with the cached subscription groups. If it contains an unknown group id, plans again with the
- * groups in the store, because the group may have been created a second ago.
- */
-export function planWithGroups(
-  operation: QueuedOperation,
-  received: Pick<Admitted, 'caller' | 'body'>,
-  renewGroups: () => Promise<ReadonlyMap<string, Channel>>,
-): Plan | Promise<Plan> {
-  const planned = planNoting(operation, received);
-  const settle = (one: Planned) => planOf(operation, received, { planned: one, renewGroups });
-  return planned instanceof Promise ? planned.then(settle) : settle(planned);
-}
-
-/** The result of planning, and the group ids that were not in the cache. */
-type Planned = { missed: string[] } & ({ plan: Plan } | { refusal: unknown });
-
-/** Plans with the cached groups. */
-function planNoting(
-  operation: QueuedOperation,
-  { caller, body }: Pick<Admitted, 'caller' | 'body'>,
-): Planned | Promise<Planned> {
-  const missed: string[] = [];
-  const channelOf = (id: string) => {
-    const channel = caller.channelOf(id);
-    if (channel === undefined) missed.push(id);
-    return channel;
-  };
-  const hasGroup = (id: string) => channelOf(id) !== undefined;
-  try {
-    const plan = planIn(operation, withGroups(caller, { hasGroup, channelOf }), body);
-    if (!(plan instanceof Promise)) return { plan, missed };
-    return plan.then(
-      (made) => ({ plan: made, missed }),
-      (refusal: unknown) => ({ refusal, missed }),
-    );
-  } catch (refusal) {
-    return { refusal, missed };
-  }
-}
-
-/**
- * Returns the plan, or plans again if a missing group is now in the store.
- * @throws the refusal if there is no plan
- */
-function planOf(
-  operation: QueuedOperation,
-  received: Pick<Admitted, 'caller' | 'body'>,
-  { planned, renewGroups }: { planned: Planned; renewGroups: () => Promise<ReadonlyMap<string, Channel>> },
-): Plan | Promise<Plan> {
-  const { missed } = planned;
-  if (missed.length > 0)
-    return planAgain(operation, received, { missed, renewGroups }).then(
-      (renewed) => renewed ?? planOrThrow(planned),
-    );
-  return planOrThrow(planned);
-}
-
-function planOrThrow(planned: Planned): Plan {
-  if ('refusal' in planned) throw planned.refusal;
-  return planned.plan;
-}
-
-/** @returns undefined if the store has none of the missing groups */
-async function planAgain(
-  operation: QueuedOperation,
-  { caller, body }: Pick<Admitted, 'caller' | 'body'>,
-  { missed, renewGroups }: { missed: string[]; renewGroups: () => Promise<ReadonlyMap<string, Channel>> },
-): Promise<Plan | undefined> {
-  const groups = await renewGroups();
-  if (!missed.some((id) => groups.has(id))) return undefined;
-  const renewed = { hasGroup: (id: string) => groups.has(id), channelOf: (id: string) => groups.get(id) };
-  return planIn(operation, withGroups(caller, renewed), body);
-}
-
-/** The caller of a queued operation with other groups. It always has an API key. */
-function withGroups(
-  { workspaceId, requestId, now, isBlocked }: Caller,
-  { hasGroup, channelOf }: Pick<Caller, 'hasGroup' | 'channelOf'>,
-): Caller {
-  return { workspaceId, requestId, now, hasGroup, channelOf, isBlocked };
-}
-
-/**
- * Plans step by step if the operation supports it, so that a large request does not block others. A plan with a
- * single step is returned synchronously.
- */
-function planIn(
-  operation: QueuedOperation,
-  caller: Caller,
-  body: Record<string, Json>,
-): Plan | Promise<Plan> {
-  const steps = operation.steps?.(caller, body);
-  if (!steps) return operation.plan(caller, body);
-  const first = steps.next();
-  return first.done ? first.value : planOn(steps);
-}
-
-async function planOn(steps: Generator<void, Plan>): Promise<Plan> {
-  const yieldIfLong = createSlices();
-  for (let step = steps.next(); ; step = steps.next()) {
-    if (step.done) return step.value;
-    const pause = yieldIfLong();
-    if (pause) await pause;
-  }
-}
-
-interface Stored {
-  operation: QueuedOperation;
-  plan: Plan;
-  /** Ids of the envelopes that hold its objects. */
-  envelopeIds(): string[];
-}
-
-/**
- * Answers when the objects are on disk. Some operations wait until the objects have taken effect, or report their
- * outcomes.
- */
-async function answerAfterEffects(
-  { operation: { readBackWithin }, plan, envelopeIds }: Stored,
-  { effects, resources }: EdgeServices,
-): Promise<Answer> {
-  const answer: Answer = { reply: plan.reply, accepted: plan.objects.length, rejected: plan.rejected };
-  const isLate = readBackWithin !== undefined && !(await effects.awaited(envelopeIds(), readBackWithin));
-  if (plan.readBack && !isLate) return { ...answer, ...(await readBack(plan.readBack, resources)) };
-  if (!plan.replyOf) return isLate ? { ...answer, error: UNDECIDED } : answer;
-  const ids = plan.objects.map(({ id }) => id);
-  const ended = await effects.outcomes(ids);
-  if ('unknown' in ended) return { ...answer, error: ended.unknown };
-  const rejected = [...plan.rejected, ...refusedByWorkers(plan, ended.errors)];
-  return { ...answer, reply: plan.replyOf(ended.errors), rejected };
 }
 
 /** Never rejects: the objects are stored, and a client that got an error would send them again. */
 async function readBack(
   read: NonNullable<Plan['readBack']>,
-  resources: Resources,
+  store: Pick<Resources, 'database'>,
 ): Promise<Pick<Answer, 'reply'> | Pick<Answer, 'error'>> {
   try {
-    return { reply: await read(resources) };
+    return { reply: await read(store) };
   } catch (error) {
     return { error: messageOf(error) };
   }
 }
 
 /** Accepted objects that the workers have refused, with the texts of the reply. */
-function refusedByWorkers({ objects }: Plan, errors: ReadonlyMap<string, string>): Rejection[] {
+function refusedByWorkers(objects: ObjectsPlan['objects'], errors: ReadonlyMap<string, string>): Rejection[] {
   return objects.flatMap((object) => {
     const error = errors.get(object.id);
     if (error === undefined) return [];
@@ -248,55 +106,68 @@ function refusedByWorkers({ objects }: Plan, errors: ReadonlyMap<string, string>
   });
 }
 
-/** Executes an operation that reads or changes the store while its caller waits. */
-export async function answerDirect(
-  operation: DirectOperation,
-  admitted: Admitted,
-  services: EdgeServices,
-): Promise<Answer> {
-  const { request, requestId, caller, body, query, params, idempotencyKey } = admitted;
-  const { config, resources, idempotency, scimSemaphore } = services;
-  const input = { body, query, params, request: aboutRequest(request, config) };
-  const handle = (as: string) => {
-    const work = () => operation.handle({ ...caller, requestId: as }, input, resources);
-    return operation.auth === 'scim' ? scimSemaphore.use(caller.workspaceId, work) : work();
-  };
-  if (idempotencyKey && operation.readsOnly) await idempotency.read(idempotencyKey, requestId);
-  const isRead = operation.readsOnly || operation.method === 'GET';
-  if (isRead) return answerRead(operation, caller, { read: () => handle(requestId), services });
-  if (!idempotencyKey) return answerOf(await handle(requestId));
-  return idempotentAnswer(idempotency.perform(idempotencyKey, directAttempt(requestId, handle)), requestId);
-}
+/** Carries out requests that read or change the store while their callers wait. */
+export class DirectRequests {
+  readonly #resources: Resources;
+  readonly #idempotency: Idempotency;
+  readonly #scimSemaphore: Semaphore;
+  readonly #largeSemaphore: Semaphore;
+  readonly #responses: Pick<Responses, 'requireLargeRoom' | 'encode'>;
+  readonly #urls: UrlSettings;
 
-/**
- * Reads and serializes the answer. A large answer does both in its turn of the semaphore, because both use memory.
- */
-function answerRead(
-  { isLarge }: DirectOperation,
-  { companyId, workspaceId }: Caller,
-  { read, services: { largeSemaphore, responses } }: { read(): Promise<Reply>; services: EdgeServices },
-): Promise<Answer> {
-  const owner = companyId ?? workspaceId;
-  const work = async () => {
-    responses.requireLargeRoom(owner);
-    const reply = await read();
-    const { body, parts } = reply;
-    if (body === undefined && !parts) return answerOf(reply);
-    return {
-      ...answerOf(reply),
-      text: await responses.encode(parts ?? body!, { owner, isLarge: isLarge === true }),
-    };
-  };
-  return isLarge ? largeSemaphore.use(owner, work) : work();
-}
-
-/**
- * Approximate bytes of the JSON text of a request's accepted objects: the length of its body, from its header. If the
- * body is compressed or has no length, the objects are measured.
- */
-function bytesOf({ headers }: IncomingMessage, objects: AcceptedObject[]): number {
-  if (headers['content-length'] !== undefined && headers['content-encoding'] === undefined) {
-    return Number(headers['content-length']);
+  constructor(parts: {
+    resources: Resources;
+    idempotency: Idempotency;
+    /** Limits requests of SCIM connectors, which arrive in bursts, to a few at a time. */
+    scimSemaphore: Semaphore;
+    /** Limits requests that may have a large answer. */
+    largeSemaphore: Semaphore;
+    responses: Pick<Responses, 'requireLargeRoom' | 'encode'>;
+    urls: UrlSettings;
+  }) {
+    this.#resources = parts.resources;
+    this.#idempotency = parts.idempotency;
+    this.#scimSemaphore = parts.scimSemaphore;
+    this.#largeSemaphore = parts.largeSemaphore;
+    this.#responses = parts.responses;
+    this.#urls = parts.urls;
   }
-  return objects.reduce((bytes, object) => bytes + jsonBytesAtLeast(object as unknown as Json), 0);
+
+  /** Reads and serializes the answer. A large answer does both in its turn, because both use memory. */
+  async read(plan: ReadPlan, admitted: Admitted): Promise<Answer> {
+    const { requestId, caller } = admitted;
+    const { isLarge } = plan;
+    if (plan.checked) await this.#idempotency.read(plan.checked, requestId);
+    const owner = caller.companyId ?? caller.workspaceId;
+    const work = async () => {
+      this.#responses.requireLargeRoom(owner);
+      const reply = await this.#handle(plan, admitted, requestId);
+      const { body, parts } = reply;
+      if (body === undefined && !parts) return answerOf(reply);
+      return { ...answerOf(reply), text: await this.#responses.encode(parts ?? body!, { owner, isLarge }) };
+    };
+    return isLarge ? this.#largeSemaphore.use(owner, work) : work();
+  }
+
+  /** Changes the store. With a key, all requests with the key share one change and its answer. */
+  async change(plan: ChangePlan, admitted: Admitted): Promise<Answer> {
+    const { requestId } = admitted;
+    const handle = (as: string) => this.#handle(plan, admitted, as);
+    if (!plan.once) return answerOf(await handle(requestId));
+    return idempotentAnswer(
+      this.#idempotency.perform(plan.once, directAttempt(requestId, handle)),
+      requestId,
+    );
+  }
+
+  /** @param requestId of the first attempt, if another one has failed */
+  #handle(
+    { operation, isScim }: ReadPlan | ChangePlan,
+    { request, caller, body, query, params }: Admitted,
+    requestId: string,
+  ): Promise<Reply> {
+    const input = { body, query, params, request: aboutRequest(request, this.#urls) };
+    const work = () => operation.handle({ ...caller, requestId }, input, this.#resources);
+    return isScim ? this.#scimSemaphore.use(caller.workspaceId, work) : work();
+  }
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { ApiError } from '../errors.ts';
-import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
-import type { Operation, Plan, Reply } from '../operations/operation.ts';
+import type { EnvelopeRequest } from '../jobs/envelope.ts';
+import type { Operation, Reply } from '../operations/operation.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
 import { canonicalPieces, type Json } from '../profile/json.ts';
@@ -25,6 +25,7 @@ import {
 } from '../store/idempotency-keys.ts';
 import { readApplied } from '../store/ledger.ts';
 import { hasLostSince } from '../store/queue-losses.ts';
+import type { EnqueuePlan, ObjectsPlan } from './plan-request.ts';
 import { type Answer, answerOf, NONE_REJECTED } from './reply.ts';
 
 /** Milliseconds that a request waits for another request with its key. Clients time out after 2 s. */
@@ -250,16 +251,10 @@ const SETTLING = 1500;
 /** Maximum milliseconds of a direct operation: several statements and templates, each with its own timeout. */
 const HANDLING = 10_000;
 
-interface Queued {
-  queue: GroupCommit;
-  request: EnvelopeRequest;
-  /** @throws the reason if the request is refused */
-  makePlan(): Promise<Plan>;
-  bytesOf(objects: AcceptedObject[]): number;
+interface QueuedSteps {
+  plan: EnqueuePlan;
   /** The answer once the envelopes are on disk. */
-  answer(plan: Plan, entries: LaneEntry[]): Promise<Answer>;
-  /** Whether the answer waits until the envelopes have taken effect. */
-  waits: boolean;
+  answer(planned: ObjectsPlan, entries: LaneEntry[]): Promise<Answer>;
 }
 
 /**
@@ -267,8 +262,12 @@ interface Queued {
  * outbox before they are added to the lanes. A later attempt adds the stored envelopes, which the lanes and the
  * ledger recognize by their ids.
  */
-export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits }: Queued): Attempt {
-  let own: { plan: Plan; bytes: number } | undefined;
+export function queuedAttempt(
+  queue: Pick<GroupCommit, 'pack' | 'add' | 'lanes'>,
+  request: EnvelopeRequest,
+  { plan, answer }: QueuedSteps,
+): Attempt {
+  let own: ObjectsPlan | undefined;
 
   /** Adds envelopes without retries: the client waits for at most 2 s and retries the request itself. */
   function handOverOnce(entries: LaneEntry[], bytes: number): Promise<unknown> {
@@ -278,19 +277,17 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits
 
   return {
     async begin() {
-      const plan = await makePlan();
-      const bytes = bytesOf(plan.objects);
-      own = { plan, bytes };
-      const entries = queue.pack(request, plan.objects, bytes);
-      const outbox = { entries, answer: plan.reply };
+      own = await plan.planObjects();
+      const entries = queue.pack(request, own.objects, own.bytes);
+      const outbox = { entries, answer: own.answer.reply };
       return { requestId: request.request_id, outbox, envelopes: shapeOf(entries) };
     },
     async carryOut({ requestId, outbox }) {
       const entries = outbox!.entries as LaneEntry[];
       if (requestId === request.request_id && own) {
-        const { plan, bytes } = own;
-        await handOverOnce(entries, bytes);
-        return answer(plan, entries);
+        const planned = own;
+        await handOverOnce(entries, planned.bytes);
+        return answer(planned, entries);
       }
       await handOverOnce(entries, JSON.stringify(entries).length);
       const accepted = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
@@ -298,7 +295,7 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits
       // timed out.
       return { reply: outbox!.answer, accepted, rejected: NONE_REJECTED };
     },
-    lease: () => HANDING_OVER + (waits || own?.plan.replyOf ? SETTLING : 0),
+    lease: () => HANDING_OVER + ((own?.isAwaited ?? plan.waitMs !== undefined) ? SETTLING : 0),
   };
 }
 

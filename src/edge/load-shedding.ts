@@ -3,7 +3,8 @@ import { ApiError } from '../errors.ts';
 import { createSemaphore, type SemaphoreSettings } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import { addGauge } from '../processes/metrics.ts';
-import { everyShard } from '../queue/lanes.ts';
+import type { GroupCommit } from '../queue/enqueue.ts';
+import { everyShard, QueueUnavailable } from '../queue/lanes.ts';
 import type { WaitingShares } from '../queue/waiting-shares.ts';
 import type { MarkLevel } from '../store/processes.ts';
 
@@ -217,6 +218,25 @@ function overShare(
 }
 
 export type LoadShedding = ReturnType<typeof createLoadShedding>;
+
+/** Decides whether a workspace may store more work now. */
+export interface Capacity {
+  /** Returns the error for work that must be refused now; undefined if it may be stored. */
+  refusal(through: Through, workspaceId: string): QueueUnavailable | undefined;
+}
+
+/** @param queue knows the shard of a workspace, whose overload counts */
+export function createCapacity(
+  loadShedding: Pick<LoadShedding, 'overload'>,
+  queue: Pick<GroupCommit, 'shardOf'>,
+): Capacity {
+  return {
+    refusal(through, workspaceId) {
+      const overload = loadShedding.overload(through, { shard: queue.shardOf(workspaceId), workspaceId });
+      return overload && new QueueUnavailable(overload.reason, { limit: overload.limit });
+    },
+  };
+}
 
 /** Name and factor of the Prometheus base unit of each unit. */
 const baseUnits: Record<string, [name: string, factor: number]> = {

@@ -2,22 +2,26 @@ import escapeHtml from 'escape-html';
 import type { Express, Request, Response } from 'express';
 import { LRUCache } from 'lru-cache';
 import { ApiError } from '../errors.ts';
+import type { AcceptedObject } from '../jobs/envelope.ts';
 import { memoryTokenBuckets } from '../limits/token-buckets.ts';
+import type { Resources } from '../operations/operation.ts';
 import { now, nowDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { messageOf } from '../platform/log.ts';
+import { type Log, messageOf } from '../platform/log.ts';
 import { documentOf, type Form, type Head } from '../preferences/page.ts';
 import { RendererBusy } from '../preferences/renderer.ts';
 import { PREFERENCES } from '../preferences/settings.ts';
 import { type Choice, NotAChoice, objectsOf, readChoice } from '../preferences/submission.ts';
 import { TemplateError } from '../preferences/template.ts';
-import { QueueUnavailable } from '../queue/lanes.ts';
+import type { GroupCommit } from '../queue/enqueue.ts';
 import { type PageLocals, refuse } from './app.ts';
 import { mediaTypeOf, readBody } from './body.ts';
-import { createRequestSemaphore } from './load-shedding.ts';
+import { type Capacity, createRequestSemaphore } from './load-shedding.ts';
+import type { EdgeMetrics } from './metrics.ts';
 import { createLinkOpener, LinkRefused, type Opened, preferencePolicy } from './open-link.ts';
+import type { Reading } from './reading.ts';
 import type { RequestInHand } from './request.ts';
-import type { EdgeServices } from './services.ts';
+import type { Responses } from './responses.ts';
 import { isUnavailable } from './unavailable.ts';
 
 /** Messages shown instead of the page. They tell the visitor what to do, and not the cause. */
@@ -122,13 +126,57 @@ const FORM = 'application/x-www-form-urlencoded';
 
 type Answer = Response<unknown, PageLocals>;
 
+/** Adds the choices of visitors to the queue. */
+export class ChoiceQueue {
+  readonly #queue: Pick<GroupCommit, 'enqueue'>;
+  readonly #capacity: Capacity;
+  readonly #accepted: EdgeMetrics['accepted'];
+
+  /** @param accepted counts the objects */
+  constructor(queue: Pick<GroupCommit, 'enqueue'>, capacity: Capacity, accepted: EdgeMetrics['accepted']) {
+    this.#queue = queue;
+    this.#capacity = capacity;
+    this.#accepted = accepted;
+  }
+
+  /**
+   * Resolves when the objects are on disk.
+   * @throws {QueueUnavailable} during overload, even without objects
+   */
+  async add(workspaceId: string, requestId: string, objects: AcceptedObject[]): Promise<void> {
+    const refusal = this.#capacity.refusal('queue', workspaceId);
+    if (refusal) throw refusal;
+    if (objects.length === 0) return;
+    const request = {
+      request_id: requestId,
+      workspace_id: workspaceId,
+      accepted_at: nowDate().toISOString(),
+    };
+    const bytes = Buffer.byteLength(JSON.stringify(objects));
+    await this.#queue.enqueue(request, objects, { bytes });
+    this.#accepted.inc({ operation: 'preference_page' }, objects.length);
+  }
+}
+
+interface PreferenceParts {
+  resources: Pick<Resources, 'database' | 'renderer' | 'links'>;
+  choices: ChoiceQueue;
+  /** Admits the bodies of forms. */
+  reading: Reading;
+  /** Bounds the memory of pages that browsers do not read. */
+  responses: Pick<Responses, 'requireRoom' | 'end'>;
+  log: Log;
+}
+
 /**
  * Adds the pages that a link to a preference center opens, and handles their forms. The link is the only credential
  * of a visitor: it identifies one user and one center, and its signature replaces a session and protects against
  * forged forms.
  */
-export function addPreferencePages(app: Express, services: EdgeServices): void {
-  const { resources, log, queue, metrics } = services;
+export function addPreferencePages(
+  app: Express,
+  { resources, choices, reading, responses, log }: PreferenceParts,
+): void {
   const { renderer, links, database } = resources;
   const opener = createLinkOpener(database);
   const semaphore = createRequestSemaphore(PAGES);
@@ -170,7 +218,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       });
     if (mediaTypeOf(request.headers['content-type'] ?? '') !== FORM)
       throw new ApiError('unsupportedMediaType');
-    const body = await readBody(request as RequestInHand, { limit: MAX_FORM, reading: services.reading });
+    const body = await readBody(request as RequestInHand, { limit: MAX_FORM, reading });
     return semaphore.use(link.workspaceId, async () => {
       const opened = await opener.open(link, links.urlOf(token));
       const choice = readChoice(
@@ -180,17 +228,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       );
       const { workspaceId, user } = opened;
       const objects = objectsOf(choice, user, newId);
-      const overload = services.loadShedding.overload('queue', {
-        ...{ shard: services.queue.shardOf(workspaceId), workspaceId },
-      });
-      if (overload) throw new QueueUnavailable(overload.reason, { limit: overload.limit });
-      if (objects.length > 0) {
-        const request_id = String(response.getHeader('X-Request-Id'));
-        const accepted_at = nowDate().toISOString();
-        const bytes = Buffer.byteLength(JSON.stringify(objects));
-        await queue.enqueue({ request_id, workspace_id: workspaceId, accepted_at }, objects, { bytes });
-        metrics.accepted.inc({ operation: 'preference_page' }, objects.length);
-      }
+      await choices.add(workspaceId, String(response.getHeader('X-Request-Id')), objects);
       response.locals.logFields = { workspace_id: workspaceId, accepted: objects.length };
       return confirmation(opened, choice);
     });
@@ -244,7 +282,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     let owner: string | undefined;
     try {
       html = await make((workspaceId) => {
-        services.responses.requireRoom(workspaceId);
+        responses.requireRoom(workspaceId);
         owner = workspaceId;
       });
     } catch (error) {
@@ -266,7 +304,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     if (response.headersSent) return;
     const body = Buffer.from(html);
     response.type('html').set('Content-Length', String(body.length));
-    services.responses.end(response, body, owner);
+    responses.end(response, body, owner);
   }
 }
 

@@ -35,13 +35,16 @@ export function parseQuery(text: string | null): Record<string, string | string[
 /** A host with an optional port. Any other value of the header must not appear in links. */
 const HOST = /^[\w.:[\]-]{1,255}$/;
 
+/** Settings from which the base URL of a request follows. */
+export type UrlSettings = Pick<Config, 'PUBLIC_URL' | 'TRUST_PROXY_HOPS'>;
+
 /**
  * The base URL of the request, and its conditional headers. The base URL is PUBLIC_URL if it is set. Otherwise it
  * uses the requested host, and the scheme that a trusted proxy reports, because TLS ends at the proxy.
  */
 export function aboutRequest(
   { headers }: IncomingMessage,
-  { PUBLIC_URL: publicUrl, TRUST_PROXY_HOPS: hops }: Pick<Config, 'PUBLIC_URL' | 'TRUST_PROXY_HOPS'>,
+  { PUBLIC_URL: publicUrl, TRUST_PROXY_HOPS: hops }: UrlSettings,
 ): AboutRequest {
   const forwarded = hops > 0 ? String(headers['x-forwarded-proto'] ?? '') : '';
   const scheme = forwarded.split(',').at(-hops)?.trim() === 'https' ? 'https' : 'http';

@@ -1,17 +1,23 @@
 import { pipeline } from 'node:stream/promises';
 import type { Express, Request, Response } from 'express';
 import type { ErrorName } from '../errors.ts';
-import { DOWNLOADS, fileOfLink, openExportFiles } from '../export/segment-export.ts';
+import {
+  DOWNLOADS,
+  type ExportFilesSettings,
+  fileOfLink,
+  openExportFiles,
+} from '../export/segment-export.ts';
 import { ObjectStoreError } from '../object-store/object-store.ts';
 import { isSignedDownload, readDownload } from '../operations/users.export.segment.ts';
+import type { Log } from '../platform/log.ts';
 import { type MinimumRate, takenBy } from '../platform/response-order.ts';
+import type { Database } from '../store/database.ts';
 import { findLinkKey } from '../store/preference-centers.ts';
 import { findDownload } from '../store/segment-exports.ts';
 import { addPage, type PageLocals, refuse } from './app.ts';
 import { DownloadSlots } from './download-slots.ts';
 import { createRequestSemaphore } from './load-shedding.ts';
-
-import type { EdgeServices } from './services.ts';
+import type { Responses } from './responses.ts';
 
 /** Limits of concurrent link look-ups. */
 const LOOK_UPS = {
@@ -25,13 +31,20 @@ const LOOK_UPS = {
 /** Minimum rate of a receiver: 64 KiB in 10 s. A slower one is cut off to free its slot. */
 const SLOWEST: MinimumRate = { bytes: 65_536, milliseconds: 10_000 };
 
+interface DownloadParts {
+  database: Database;
+  /** Settings of the object store with the files. */
+  files: ExportFilesSettings;
+  /** Order and minimum progress of the connections. */
+  order: Pick<Responses['order'], 'requireRate'>;
+  log: Log;
+}
+
 /**
  * Adds the downloads of exported files. A link grants access to the users in the file like a key: it is signed with
  * the key of its workspace, and expires some hours after the file is complete.
  */
-export function addSegmentDownloads(app: Express, services: EdgeServices): void {
-  const { config, log, resources, responses } = services;
-  const { database } = resources;
+export function addSegmentDownloads(app: Express, { database, files, order, log }: DownloadParts): void {
   const lookUps = createRequestSemaphore(LOOK_UPS);
   const slots = new DownloadSlots();
 
@@ -68,7 +81,7 @@ export function addSegmentDownloads(app: Express, services: EdgeServices): void 
   });
 
   async function send(request: Request, response: Response, key: string): Promise<void> {
-    const store = await openExportFiles(config);
+    const store = await openExportFiles(files);
     try {
       const file = await store.stat(key);
       if (!file)
@@ -80,7 +93,7 @@ export function addSegmentDownloads(app: Express, services: EdgeServices): void 
       response.setHeader('Content-Length', file.bytes);
       response.setHeader('Content-Disposition', `attachment; filename="${key}"`);
       if (request.method === 'HEAD') return void response.end();
-      responses.order.requireRate(response, SLOWEST);
+      order.requireRate(response, SLOWEST);
       await pipeline(await store.get(key), response);
     } finally {
       store.close();

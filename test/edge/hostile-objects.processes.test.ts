@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { outlineOf, parsePieces } from '../../src/edge/body.ts';
-import { planWithGroups } from '../../src/edge/carry-out.ts';
+import { planWithGroups } from '../../src/edge/plan-request.ts';
 import type { Plan, QueuedOperation } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
@@ -179,5 +179,5 @@ describe('G8: no 4 MB body blocks other requests for long', () => {
   });
 
   const plan = async (operation: QueuedOperation, body: Record<string, Json>): Promise<Plan> =>
-    planWithGroups(operation, { caller: callerOf('shop'), body }, async () => new Map());
+    planWithGroups(operation, { caller: callerOf('shop'), body, renewGroups: async () => new Map() });
 });

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { createIdempotency, queuedAttempt } from '../../src/edge/idempotency.ts';
+import type { ObjectsPlan } from '../../src/edge/plan-request.ts';
 import { answerOf } from '../../src/edge/reply.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { newId } from '../../src/platform/ids.ts';
@@ -24,11 +25,14 @@ beforeAll(async () => {
       backlog: () => 0,
     };
     const reply = { status: 201, body: { message: 'success' } };
-    const attempt = queuedAttempt({
-      ...{ request, queue: createGroupCommit(producer, { lanes, ...options }), waits: false },
-      makePlan: async () => ({ objects: users.map(objectOf), rejected: [], reply }),
-      bytesOf: (objects) => objects.length * 100,
-      answer: async (plan) => answerOf(plan.reply),
+    const objects = users.map(objectOf);
+    const planned: ObjectsPlan = {
+      ...{ objects, bytes: objects.length * 100, rejected: [], isAwaited: false },
+      answer: { from: 'plan', reply },
+    };
+    const attempt = queuedAttempt(createGroupCommit(producer, { lanes, ...options }), request, {
+      plan: { kind: 'enqueue', once: undefined, waitMs: undefined, planObjects: () => planned },
+      answer: async ({ answer }) => answerOf(answer.reply),
     });
     const hash = createHash('sha256').update(key).digest();
     const fingerprint = createHash('sha256').update(users.join()).digest();

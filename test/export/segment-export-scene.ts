@@ -11,7 +11,6 @@ import { expect } from 'vitest';
 import { commandLine } from '../../src/admin/installation.ts';
 import { Responses } from '../../src/edge/responses.ts';
 import { addSegmentDownloads } from '../../src/edge/segment-downloads.ts';
-import type { EdgeServices } from '../../src/edge/services.ts';
 import { createDownloadSettings } from '../../src/export/segment-export.ts';
 import { listZip } from '../../src/import/unpack.ts';
 import type { Resources } from '../../src/operations/operation.ts';
@@ -132,8 +131,8 @@ export async function createScene() {
   async function download(config: Config, url: string): Promise<Response> {
     const app = express();
     const { database } = store;
-    const responses = new Responses(33_554_432);
-    addSegmentDownloads(app, { config, log: silent, responses, resources: { database } } as EdgeServices);
+    const { order } = new Responses(33_554_432);
+    addSegmentDownloads(app, { database, files: config, order, log: silent });
     const server = app.listen(0, '127.0.0.1');
     leaveBehind(async () => void server.close());
     await new Promise((resolve) => server.once('listening', resolve));

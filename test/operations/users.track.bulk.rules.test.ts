@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { capacityOf } from '../../src/edge/serve.ts';
+import { capacityOf } from '../../src/edge/admission.ts';
 import { usersTrackBulk } from '../../src/operations/users.track.bulk.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
