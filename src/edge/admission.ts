@@ -10,7 +10,7 @@ import type { Key } from '../store/idempotency-keys.ts';
 import type { Channel } from '../store/subscription-states.ts';
 import type { Authenticator, ScimAuthenticator } from './authenticate.ts';
 import { readJsonObject, requireJson } from './body.ts';
-import { readIdempotencyKey } from './idempotency.ts';
+import { readIdempotencyKey } from './idempotency-key.ts';
 import type { ApiKey } from './key-cache.ts';
 import type { Capacity } from './load-shedding.ts';
 import type { Allowance, RateLimiter } from './rate-limit.ts';

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
-import { readIdempotencyKey } from '../../src/edge/idempotency.ts';
+import { readIdempotencyKey } from '../../src/edge/idempotency-key.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import { canonicalPieces, type Json } from '../../src/profile/json.ts';
 
