@@ -10,22 +10,28 @@ import { watchProcessorWait } from '../src/processes/surroundings.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
 import { watchDepth } from '../src/queue/depth.ts';
 import { watchApplied } from '../src/queue/effects.ts';
+import { lanesOf } from '../src/queue/hand-over.ts';
 import { laneCount } from '../src/queue/lanes.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
 import { bucketsOf, rulesOf } from '../src/schemas/vendor-rules.ts';
+import { watchHorizon } from '../src/store/horizon.ts';
 import { openDestination, openingBy } from '../src/streams/open-destination.ts';
 import { HeldWork } from './jobs/held-work.ts';
 import { JobAttempts } from './jobs/job-attempts.ts';
-import { createStreamMetrics, createYielding } from './streams/context.ts';
-import { startStreams } from './streams/deliver.ts';
+import { StreamDeliveries } from './streams/deliver.ts';
+import { createStreamMetrics } from './streams/metrics.ts';
 import { openSource } from './streams/source.ts';
+import { startStreams, startStreamUpkeep } from './streams/start.ts';
+import { createYielding } from './streams/yielding.ts';
 import { createRowValidator, createRules } from './sync/chunk.ts';
-import { createSyncMetrics, type SyncContext } from './sync/context.ts';
-import { createSourceOpener } from './sync/read.ts';
+import { createSyncMetrics } from './sync/metrics.ts';
+import { createSourceOpener, RunReader, RunSources } from './sync/read.ts';
 import { createRetentionMetrics, startRetention } from './sync/retention.ts';
+import { RunOutboxes } from './sync/run-outbox.ts';
 import { startSegmentExports } from './sync/segment-exports.ts';
-import { startSyncs, startSyncUpkeep } from './sync/start.ts';
+import { ScheduledRuns, startSyncs, startSyncUpkeep } from './sync/start.ts';
 import { areBehind, createThrottle } from './sync/throttle.ts';
+import { RunWorker } from './sync/work-run.ts';
 
 /** Maximum number of rows that one run reads. The next run continues with the remaining rows of the source. */
 const MAX_ROWS = 500_000_000;
@@ -47,19 +53,29 @@ async function main(host: Host): Promise<void> {
   const vendorRules = rulesOf[config.VENDOR_RULES];
   const usual = bucketsOf(vendorRules)['users.track'];
   const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes, usual };
-  const context: SyncContext = {
+  const outboxes = new RunOutboxes({
     pool,
-    producer: installation.guard(producer),
+    lanes: lanesOf(installation.guard(producer), config.LANES),
     applied: watchApplied(pool),
-    open: createSourceOpener(integrationKeys(config), {
-      serviceIdField: config.SERVICE_ID_FIELD,
-      scratchBytes: config.SYNC_SCRATCH_BYTES,
-      reach: reachOfSources(config),
-    }),
-    checkColumns: (columns, { kind }) => checkColumns(kind, columns, config.SERVICE_ID_FIELD),
+    metrics,
+  });
+  const openRunSource = createSourceOpener(integrationKeys(config), {
+    serviceIdField: config.SERVICE_ID_FIELD,
+    scratchBytes: config.SYNC_SCRATCH_BYTES,
+    reach: reachOfSources(config),
+  });
+  const reader = new RunReader({
+    maxRows: MAX_ROWS,
+    pool,
+    outboxes,
+    sources: new RunSources(
+      openRunSource,
+      (columns, { kind }) => checkColumns(kind, columns, config.SERVICE_ID_FIELD),
+      log,
+    ),
     rulesOf: (run) => createRules(pool, run, config.KEY_CACHE_MS),
     throttleOf: ({ workspaceId }) => createThrottle({ ...throttle, workspaceId }),
-    making: {
+    building: {
       judge: createRowValidator(config.SERVICE_ID_FIELD, {
         longStrings: config.LONG_STRINGS as LongStrings,
         rules: vendorRules,
@@ -67,11 +83,7 @@ async function main(host: Host): Promise<void> {
       lanes: config.LANES,
       maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
     },
-    maxRows: MAX_ROWS,
-    attempts,
-    metrics,
-    log,
-  };
+  });
 
   const processorWait = watchProcessorWait();
   const heldWork = new HeldWork(metrics.registry);
@@ -81,6 +93,13 @@ async function main(host: Host): Promise<void> {
     processorWait: processorWait.share,
     maxMs: config.STREAM_YIELD_SECONDS * 1000,
     onWait: streamMetrics.yielded,
+  });
+  const horizon = watchHorizon(pool);
+  const source = openSource(pool, config.SERVICE_ID_FIELD);
+  const deliveries = new StreamDeliveries({
+    ...{ pool, attempts, log, heldWork, metrics: streamMetrics },
+    reading: { source, horizon: horizon.horizon, yielding },
+    open: (leased) => openDestination(leased, openingBy(config, integrationKeys(config))),
   });
 
   services.push(
@@ -94,18 +113,13 @@ async function main(host: Host): Promise<void> {
       metrics: createRetentionMetrics(metrics.registry),
     }),
     startSegmentExports({ databaseUrl: url, config, registry: metrics.registry, log, attempts, heldWork }),
-    startSyncs({ connection, syncs, context, config }),
-    startStreams({
-      context: {
-        ...{ pool, log, source: openSource(pool, config.SERVICE_ID_FIELD) },
-        open: (leased) => openDestination(leased, openingBy(config, integrationKeys(config))),
-        metrics: streamMetrics,
-        attempts,
-        yielding,
-        heldWork,
-      },
-      days: config.STREAM_LOG_DAYS,
+    startSyncs({
+      ...{ connection, config, log, working: metrics.working },
+      runs: new RunWorker({ pool, outboxes, reader, attempts, metrics, log }),
+      scheduled: new ScheduledRuns({ pool, syncs, skipped: metrics.skipped, log }),
     }),
+    startStreamUpkeep({ pool, metrics: streamMetrics, log, days: config.STREAM_LOG_DAYS }),
+    startStreams({ pool, horizon, deliveries, yielding, log }),
   );
   opened.ready({ concurrency: config.SYNC_CONCURRENCY }, { overdue: () => heldWork.overdue() });
   lowerPriority(config.SYNC_NICE, log);

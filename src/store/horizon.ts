@@ -15,7 +15,7 @@ import { isDistributed } from './distributed.ts';
  * On a distributed Postgres, the coordinator assigns ids, and xids are those of the nodes: a transaction
  * writes on its node before it takes an id.
  */
-interface HorizonWatch {
+export interface HorizonWatch {
   /** Returns the horizon: ids up to this one are final. */
   horizon(): string;
   /** Reads the sequence and advances the horizon if possible. @returns whether it has moved */

@@ -15,7 +15,7 @@ test('a delivery that hangs frees its slot when its lease expires, and is shown 
   const heldWork = new HeldWork();
   let began = 0;
   const running = deliverStreams({
-    ...{ atOnce: 1, leaseMs: 300, heldWork },
+    ...{ atOnce: 1, times: { leaseMs: 300 }, heldWork },
     open(stored) {
       const destination = openDestination(stored, openingOf());
       if (stored.id !== hanging.id || !('deliver' in destination)) return destination;

@@ -85,7 +85,7 @@ test('a stream with a constant backlog yields to the stream that has waited long
   busy.answer = (response) =>
     void apply(always.workspace, event('ada', `event-${index++}`)).then(() => response.writeHead(204).end());
   await apply(always.workspace, event('ada'));
-  const running = deliverStreams({ turnMs: 200, atOnce: 1 });
+  const running = deliverStreams({ times: { turnMs: 200 }, atOnce: 1 });
   await soon(async () => busy.requests > 0);
   await apply(waiting.workspace, event('ben'));
   await soon(async () => other.messages().length === 1);

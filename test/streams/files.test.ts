@@ -236,7 +236,7 @@ test('a stream paused during a put stops it, and repeats the same put when it is
   await apply(paused.workspace, event('ada', 'one'));
   let [begun, ended] = [0, 0];
   const hanging = deliverStreams({
-    keepMs: 20,
+    times: { keepMs: 20 },
     open: opener(async (put, signal) => {
       await put();
       begun += 1;

@@ -7,13 +7,16 @@ import { type Credentials, encryptCredentials } from '../../src/integrations/sou
 import { newId } from '../../src/platform/ids.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import type { Json } from '../../src/profile/json.ts';
+import { watchHorizon } from '../../src/store/horizon.ts';
 import { createDestination, listDestinations } from '../../src/store/stream-destinations.ts';
 import { type OpeningOptions, openDestination } from '../../src/streams/open-destination.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';
 import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
-import { createStreamMetrics, createYielding } from '../../workers/streams/context.ts';
-import { startStreams } from '../../workers/streams/deliver.ts';
+import { StreamDeliveries } from '../../workers/streams/deliver.ts';
+import { createStreamMetrics } from '../../workers/streams/metrics.ts';
 import { openSource } from '../../workers/streams/source.ts';
+import { startStreams, startStreamUpkeep } from '../../workers/streams/start.ts';
+import { createYielding, type Yielding } from '../../workers/streams/yielding.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
@@ -82,24 +85,39 @@ export const openingOf = (different: Partial<OpeningOptions> = {}): OpeningOptio
   ...different,
 });
 
+type Deliveries = ConstructorParameters<typeof StreamDeliveries>[0];
+
 /** Delivers streams as a sync process does; several may run at the same time. */
 export function deliverStreams(
-  given: Partial<Parameters<typeof startStreams>[0]['context']> & {
+  given: Partial<Pick<Deliveries, 'open' | 'log' | 'heldWork' | 'times'>> & {
     atOnce?: number;
     opening?: Partial<OpeningOptions>;
+    yielding?: Yielding;
   } = {},
-) {
-  const { atOnce, opening: different, ...others } = given;
+): { stop(): Promise<void> } {
+  const { atOnce, opening: different, yielding = neverYielding, log = silent, ...others } = given;
   const opening = openingOf(different);
-  const context = {
-    ...{ pool, log: silent, source: openSource(pool, 'service_id') },
-    open: (stored: Parameters<typeof openDestination>[0]) => openDestination(stored, opening),
-    metrics: createStreamMetrics(new Registry()),
+  const metrics = createStreamMetrics(new Registry());
+  const horizon = watchHorizon(pool);
+  const deliveries = new StreamDeliveries({
+    ...{ pool, log, metrics },
+    reading: { source: openSource(pool, 'service_id'), horizon: horizon.horizon, yielding },
+    open: (stored) => openDestination(stored, opening),
     attempts: new JobAttempts({ pool, processId: newId(), log: silent, registry: new Registry() }),
-    yielding: neverYielding,
     ...others,
+  });
+  const services = [
+    startStreams({
+      ...{ pool, horizon, deliveries, yielding, log },
+      ...(atOnce !== undefined && { atOnce }),
+    }),
+    startStreamUpkeep({ pool, metrics, log, days: 7 }),
+  ];
+  return {
+    async stop() {
+      await Promise.all(services.map((service) => service.stop()));
+    },
   };
-  return startStreams({ context, days: 7, ...(atOnce !== undefined && { atOnce }) });
 }
 
 export async function cursorOf({ workspaceId, id }: { workspaceId: string; id: string }) {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { watchProcessorWait } from '../../src/processes/surroundings.ts';
-import { createYielding } from '../../workers/streams/context.ts';
+import { createYielding } from '../../workers/streams/yielding.ts';
 
 const staying = new AbortController().signal;
 

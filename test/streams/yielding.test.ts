@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createYielding } from '../../workers/streams/context.ts';
+import { createYielding } from '../../workers/streams/yielding.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { event } from '../workers/batch.ts';
 import { inFolder, streamToFiles } from './file-scene.ts';

@@ -4,11 +4,10 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { createRowReader } from '../../workers/sync/read.ts';
 import { createChunkSize } from '../../workers/sync/throttle.ts';
-import { processRun } from '../../workers/sync/work-run.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow } from './memory-source.ts';
-import { createSyncScene, never, type SyncScene } from './scene.ts';
+import { createSyncScene, never, type SyncParts, type SyncScene } from './scene.ts';
 
 /** Milliseconds in which the engine could add many chunks if it did not wait. */
 const A_WHILE = 1000;
@@ -23,7 +22,7 @@ describe.each(eitherBackend)('live requests during a sync, with the queue in %s'
   test('one chunk of a run is in the lanes at a time: a live request comes right after it', async () => {
     const rows = Array.from({ length: 5000 }, (_, index) => countingRow(`u${index}`, at(index)));
     const run = await scene.begin(await scene.integrate({ rows }));
-    const worked = processRun(run, scene.context, never);
+    const worked = scene.process(run);
     await waitUntil(async () => (await scene.lane.getWaitingCount()) === 1, { what: 'the first chunk' });
     const live = {
       requests: [
@@ -40,7 +39,7 @@ describe.each(eitherBackend)('live requests during a sync, with the queue in %s'
         },
       ],
     } as Envelope;
-    await scene.context.producer.add([{ lane: 0, id: uuidv7(), envelope: live }]);
+    await scene.parts.producer.add([{ lane: 0, id: uuidv7(), envelope: live }]);
     // The lane has no worker: a run that does not wait for its first chunk would add the next one now.
     await Promise.race([worked, sleep(A_WHILE)]);
     const jobs = await scene.lane.getJobs(['waiting'], 0, -1, true);
@@ -58,14 +57,13 @@ describe.each(eitherBackend)('live requests during a sync, with the queue in %s'
     const run = await scene.begin(await scene.integrate({ rows: [countingRow('behind', at(0))] }));
     let isBehind = true;
     const requested: number[] = [];
-    const context = {
-      ...scene.context,
+    const change: Partial<SyncParts> = {
       throttleOf: () => async (rows: number) => {
         requested.push(rows);
         return isBehind ? 5 : 0;
       },
     };
-    const worked = processRun(run, context, never);
+    const worked = scene.process(run, never, change);
     await waitUntil(() => requested.length > 20, { what: 'it to ask again' });
     expect((await scene.pool.query('select from sync_chunks')).rowCount).toBe(0);
     isBehind = false;

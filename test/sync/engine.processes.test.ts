@@ -2,7 +2,6 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { SourceError } from '../../src/integrations/source.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { stopTracing } from '../../src/platform/tracing.ts';
-import { processRun } from '../../workers/sync/work-run.ts';
 import { startCollector, traceTo } from '../setup/collector.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { eitherBackend } from '../setup/fleet.ts';
@@ -256,15 +255,15 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
   test('a run with a hanging source ends when it is cancelled, without blocking other runs', async () => {
     const silent = await scene.integrate({ rows: [] });
     const id = await scene.begin(silent);
-    const open: typeof scene.context.open = async (run, signal) => ({
-      ...(await scene.context.open(run, signal)),
+    const open: typeof scene.parts.open = async (run, signal) => ({
+      ...(await scene.parts.open(run, signal)),
       async *rowsSince() {
         await new Promise(() => {});
         yield [];
       },
       close: () => new Promise(() => {}),
     });
-    const done = processRun(id, { ...scene.context, open }, never);
+    const done = scene.process(id, never, { open });
     const other = await scene.integrate({
       rows: users('beside', 300).map((user, i) => countingRow(user, at(i))),
     });
@@ -278,7 +277,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     const rows = users('stop', 5000).map((user, i) => countingRow(user, at(i)));
     const integration = await scene.integrate({ rows });
     const id = await scene.begin(integration);
-    const done = processRun(id, scene.context, never);
+    const done = scene.process(id);
     await waitUntil(async () => (await scene.runRow(id)).rows_read > 0, { what: 'the first chunk' });
     await scene.pool.query('update sync_jobs set cancelled_at = now() where id = $1', [id]);
     expect(await done).toBe(true);

@@ -2,12 +2,10 @@ import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { QueueUnavailable } from '../../src/queue/lanes.ts';
 import { forgetEnvelopes } from '../../src/store/ledger.ts';
-import type { SyncContext } from '../../workers/sync/context.ts';
-import { processRun } from '../../workers/sync/work-run.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow, eventRow, users } from './memory-source.ts';
-import { createSyncScene, never, type SyncScene } from './scene.ts';
+import { createSyncScene, never, type SyncParts, type SyncScene } from './scene.ts';
 
 describe.each(eitherBackend)('an interrupted or doubly executed run, with the queue in %s', (kind) => {
   let scene: SyncScene;
@@ -20,7 +18,7 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
     const rows = users('del', 5000).map((user, i) => countingRow(user, at(i)));
     const integration = await scene.integrate({ rows });
     const id = await scene.begin(integration);
-    const done = processRun(id, scene.context, never);
+    const done = scene.process(id);
     await waitUntil(async () => (await scene.runRow(id)).rows_read > 0, {
       what: 'the first chunk',
       fleeting: true,
@@ -36,12 +34,12 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
     const id = await scene.begin(await scene.integrate({ rows }));
     for (const goal of [1, 500, 1500]) {
       const leaving = new AbortController();
-      const worked = processRun(id, scene.context, { soon: leaving.signal, now: never.now });
+      const worked = scene.process(id, { soon: leaving.signal, now: never.now });
       await waitUntil(async () => (await scene.runRow(id)).rows_read >= goal, { what: `${goal} rows` });
       leaving.abort();
       if (await worked) break;
     }
-    await processRun(id, scene.context, never);
+    await scene.process(id);
     expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 3000, rows_synced: 3000 });
     const points = await scene.pointsOf('left');
     expect(points).toHaveLength(3000);
@@ -60,7 +58,7 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
       "insert into sync_chunks (job_id, envelope_ids, entries, rows, progress) values ($1, $2, '[]', '{}', '{}')",
       [run, [kept]],
     );
-    await forgetEnvelopes(scene.context.pool, 7);
+    await forgetEnvelopes(scene.enginePool, 7);
     const { rows } = await scene.pool.query('select envelope_id from ledger where envelope_id = any($1)', [
       [kept, other],
     ]);
@@ -71,24 +69,23 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
   test('a chunk that was applied but not counted is counted, and not applied again', async () => {
     const rows = [eventRow('again', at(1), 'again'), eventRow('again', at(2), 'again')];
     const id = await scene.begin(await scene.integrate({ rows }, { kind: 'events' }));
-    const crashing: SyncContext = {
-      ...scene.context,
+    const crashing: Partial<SyncParts> = {
       producer: {
         // Simulates a death after the chunk was enqueued and applied.
         async add(entries) {
-          await scene.context.producer.add(entries);
+          await scene.parts.producer.add(entries);
           await waitUntil(async () => (await scene.countEvents('again')) === 2, { what: 'the effect' });
           throw new TypeError('died');
         },
       },
     };
     const leaving = new AbortController();
-    const worked = processRun(id, crashing, { soon: leaving.signal, now: never.now });
+    const worked = scene.process(id, { soon: leaving.signal, now: never.now }, crashing);
     await waitUntil(async () => (await scene.countEvents('again')) === 2, { what: 'the effect' });
     leaving.abort();
     expect(await worked).toBe(false);
     expect((await scene.pool.query('select from sync_chunks where job_id = $1', [id])).rowCount).toBe(1);
-    expect(await processRun(id, scene.context, never)).toBe(true);
+    expect(await scene.process(id)).toBe(true);
     expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 2, rows_synced: 2 });
     expect(await scene.countEvents('again')).toBe(2);
   });
@@ -97,11 +94,11 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
     const rows = users('refused', 10).map((user, i) => eventRow(user, at(i), 'refused'));
     const id = await scene.begin(await scene.integrate({ rows }, { kind: 'events' }));
     let [refusals, opened] = [0, 0];
-    const { open, producer, metrics } = scene.context;
+    const { metrics } = scene;
+    const { open, producer } = scene.parts;
     const waited = async () => (await metrics.retries.get()).values[0]?.value ?? 0;
     const before = await waited();
-    const context: SyncContext = {
-      ...scene.context,
+    const change: Partial<SyncParts> = {
       producer: {
         async add(entries) {
           if (refusals++ < 2) throw new QueueUnavailable('full');
@@ -113,7 +110,7 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
         return open(...given);
       },
     };
-    expect(await processRun(id, context, never)).toBe(true);
+    expect(await scene.process(id, never, change)).toBe(true);
     expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 10, rows_synced: 10 });
     expect(await scene.countEvents('refused')).toBe(10);
     expect([opened, (await waited()) - before]).toEqual([1, 2]);
@@ -122,9 +119,9 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
   test('two processes that execute one run at once apply each row once', async () => {
     const rows = users('twice', 4000).map((user, i) => eventRow(user, at(Math.floor(i / 1000)), 'twice'));
     const id = await scene.begin(await scene.integrate({ rows }, { kind: 'events' }));
-    const works = Array.from({ length: 4 }, () => processRun(id, scene.context, never));
+    const works = Array.from({ length: 4 }, () => scene.process(id));
     await Promise.all(works);
-    await processRun(id, scene.context, never);
+    await scene.process(id);
     expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 4000, rows_synced: 4000 });
     expect(await scene.countEvents('twice')).toBe(4000);
   });

@@ -3,7 +3,7 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { createSyncQueue, type SyncQueue } from '../../src/queue/syncs.ts';
-import { startSyncs, startSyncUpkeep } from '../../workers/sync/start.ts';
+import { ScheduledRuns, startSyncs, startSyncUpkeep } from '../../workers/sync/start.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { at, countingRow } from './memory-source.ts';
 import { createSyncScene, type SyncScene } from './scene.ts';
@@ -35,7 +35,13 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
   async function startOne(): Promise<Service> {
     const connection = connectWorker(scene.config, scene.config.DATABASE_URL);
     await waitUntil(() => connection.ready(), { what: 'the queue' });
-    const service = startSyncs({ connection, syncs, context: scene.context, config: scene.config });
+    const service = startSyncs({
+      ...{ connection, config: scene.config, log: scene.log, working: scene.metrics.working },
+      runs: scene.workerWith(),
+      scheduled: new ScheduledRuns({
+        ...{ pool: scene.enginePool, syncs, skipped: scene.metrics.skipped, log: scene.log },
+      }),
+    });
     running.push(async () => {
       await service.stop();
       await connection.stop();
@@ -88,8 +94,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await startOne();
     for (const id of [busy, paused]) await syncs.schedule({ id, pattern: EVERY_SECOND });
     const skipped = async (reason: string) =>
-      (await scene.context.metrics.skipped.get()).values.find(({ labels }) => labels.reason === reason)
-        ?.value;
+      (await scene.metrics.skipped.get()).values.find(({ labels }) => labels.reason === reason)?.value;
     await waitUntil(async () => (await skipped('in progress')) && (await skipped('not active')), {
       what: 'both to be omitted',
     });
@@ -105,7 +110,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     const gone = '018f0000-0000-7000-8000-000000000000';
     await syncs.schedule({ id: gone, pattern: '0 3 * * *' });
     await startOne();
-    const upkeep = startSyncUpkeep(scene.context.pool, syncs, scene.context.log);
+    const upkeep = startSyncUpkeep(scene.enginePool, syncs, scene.log);
     await waitUntil(async () => (await runsOf(integration))[0]!.status === 'success', { what: 'the run' });
     await waitUntil(async () => (await syncs.scheduled()).every(({ id }) => id !== gone), {
       what: 'the schedules to be those of the table',
@@ -126,7 +131,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await scene.sync(ran);
     await startOne();
     for (let time = 0; time < 2; time++) {
-      const upkeep = startSyncUpkeep(scene.context.pool, syncs, scene.context.log);
+      const upkeep = startSyncUpkeep(scene.enginePool, syncs, scene.log);
       await waitUntil(async () => (await syncs.scheduled()).some(({ id }) => id === resumed), {
         what: 'the schedules',
       });
@@ -139,7 +144,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     expect(await runsOf(ran)).toMatchObject([{ asked_by: 'operator' }]);
     expect(await runsOf(resumed)).toEqual([]);
     await scene.pool.query(`update sync_jobs set started_at = ${hour} where integration_id = $1`, [missed]);
-    const upkeep = startSyncUpkeep(scene.context.pool, syncs, scene.context.log);
+    const upkeep = startSyncUpkeep(scene.enginePool, syncs, scene.log);
     const areOver = async () => {
       const runs = await runsOf(missed);
       return runs.length === 2 && runs.every(({ status }) => status === 'success');
@@ -174,7 +179,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await scene.pool.query("update sync_jobs set started_at = now() - interval '2 years' where id = $1", [
       waiting,
     ]);
-    const upkeep = startSyncUpkeep(scene.context.pool, syncs, scene.context.log);
+    const upkeep = startSyncUpkeep(scene.enginePool, syncs, scene.log);
     const kept = async () =>
       (
         await scene.pool.query('select id from sync_jobs where integration_id = $1 order by id', [

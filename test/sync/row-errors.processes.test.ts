@@ -1,5 +1,4 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { processRun } from '../../workers/sync/work-run.ts';
 import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
@@ -19,8 +18,8 @@ describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) =>
     const integration = await scene.integrate({ rows });
     const id = await scene.begin(integration);
     const leaving = new AbortController();
-    const open: typeof scene.context.open = async (run, signal) => {
-      const source = await scene.context.open(run, signal);
+    const open: typeof scene.parts.open = async (run, signal) => {
+      const source = await scene.parts.open(run, signal);
       return {
         ...source,
         async *rowsSince(since, options) {
@@ -32,11 +31,11 @@ describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) =>
       };
     };
     const left = { soon: leaving.signal, now: never.now };
-    expect(await processRun(id, { ...scene.context, open }, left)).toBe(false);
+    expect(await scene.process(id, left, { open })).toBe(false);
     const { rows_read } = await scene.runRow(id);
     expect(rows_read).toBeGreaterThan(0);
     expect(rows_read).toBeLessThan(1200);
-    expect(await processRun(id, scene.context, never)).toBe(true);
+    expect(await scene.process(id)).toBe(true);
     expect(await scene.runRow(id)).toMatchObject({ rows_read: 1200, rows_synced: 1188, rows_failed: 12 });
     const expected = Array.from({ length: 12 }, (_, index) => String(index * 100 + 8));
     expect(Object.keys(await scene.errors(id))).toEqual(expected);

@@ -3,6 +3,7 @@ import { Registry } from 'prom-client';
 import { v7 as uuidv7 } from 'uuid';
 import { expect } from 'vitest';
 import { checkColumns } from '../../src/integrations/columns.ts';
+import type { Source } from '../../src/integrations/source.ts';
 import { memoryTokenBuckets } from '../../src/limits/token-buckets.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
@@ -10,16 +11,19 @@ import { createLog } from '../../src/platform/log.ts';
 import { openQueue } from '../../src/queue/bullmq-queues.ts';
 import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
 import { watchApplied } from '../../src/queue/effects.ts';
+import { lanesOf } from '../../src/queue/hand-over.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
-import { laneName } from '../../src/queue/lanes.ts';
+import { type LaneProducer, laneName } from '../../src/queue/lanes.ts';
 import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { startRun } from '../../src/store/sync-runs.ts';
+import { type Run, startRun } from '../../src/store/sync-runs.ts';
 import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { createRowValidator, createRules } from '../../workers/sync/chunk.ts';
-import { createSyncMetrics, type Leaving, type SyncContext } from '../../workers/sync/context.ts';
-import { createThrottle } from '../../workers/sync/throttle.ts';
-import { processRun } from '../../workers/sync/work-run.ts';
+import { createSyncMetrics } from '../../workers/sync/metrics.ts';
+import { RunReader, RunSources } from '../../workers/sync/read.ts';
+import { type Leaving, RunOutboxes } from '../../workers/sync/run-outbox.ts';
+import { createThrottle, type Throttle } from '../../workers/sync/throttle.ts';
+import { RunWorker } from '../../workers/sync/work-run.ts';
 import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
@@ -36,6 +40,14 @@ const readErrors = ofOneWorkspace(`
   order by kept.number`);
 
 export const never: Leaving = { soon: new AbortController().signal, now: new AbortController().signal };
+
+/** The parts of the engine that tests change. */
+export interface SyncParts {
+  producer: LaneProducer;
+  open(run: Run, signal: AbortSignal): Promise<Source>;
+  throttleOf(run: Run): Throttle;
+  maxRows: number;
+}
 
 /** A run as it is stored. */
 export interface RunRow {
@@ -80,13 +92,9 @@ export async function createSyncScene(
   const tables = new Map<string, MemoryRows>();
   const processes: TestProcess[] = [];
 
-  const context: SyncContext = {
-    pool: database.pool,
+  const parts: SyncParts = {
     producer,
-    applied: watchApplied(database.pool),
     open: async ({ integrationId }) => memorySource(tables.get(integrationId)!),
-    checkColumns: (columns, run) => checkColumns(run.kind, columns, 'service_id'),
-    rulesOf: (run) => createRules(database.pool, run, 0),
     throttleOf: (run) =>
       createThrottle({
         buckets: memoryTokenBuckets(),
@@ -94,16 +102,35 @@ export async function createSyncScene(
         lanes,
         workspaceId: run.workspaceId,
       }),
-    making: {
-      judge: createRowValidator('service_id'),
-      lanes,
-      maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
-    },
     maxRows: 1_000_000,
-    attempts: new JobAttempts({ pool: database.pool, processId: newId(), log, registry: new Registry() }),
-    metrics: createSyncMetrics(),
-    log,
   };
+  const metrics = createSyncMetrics();
+  const attempts = new JobAttempts({
+    pool: database.pool,
+    processId: newId(),
+    log,
+    registry: new Registry(),
+  });
+
+  /** Creates the engine of runs, with changed parts. */
+  function workerWith(change: Partial<SyncParts> = {}): RunWorker {
+    const { producer, open, throttleOf, maxRows } = { ...parts, ...change };
+    const own = { pool: database.pool, metrics };
+    const outboxes = new RunOutboxes({
+      ...{ ...own, lanes: lanesOf(producer, lanes), applied: watchApplied(database.pool) },
+    });
+    const reader = new RunReader({
+      ...{ ...own, outboxes, throttleOf, maxRows },
+      sources: new RunSources(open, (columns, run) => checkColumns(run.kind, columns, 'service_id'), log),
+      rulesOf: (run) => createRules(database.pool, run, 0),
+      building: {
+        judge: createRowValidator('service_id'),
+        lanes,
+        maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
+      },
+    });
+    return new RunWorker({ ...own, outboxes, reader, attempts, log });
+  }
 
   async function runRow(id: string): Promise<RunRow> {
     const { rows } = await pool.query(
@@ -121,7 +148,12 @@ export async function createSyncScene(
     config,
     pool,
     connection,
-    context,
+    /** Pool of the engine. */
+    enginePool: database.pool,
+    parts,
+    metrics,
+    log,
+    workerWith,
     workspaceId,
     key,
     tables,
@@ -147,10 +179,14 @@ export async function createSyncScene(
       return id;
     },
 
+    /** Works on a run in this process. @returns whether it is over */
+    process: (id: string, leaving = never, change: Partial<SyncParts> = {}): Promise<boolean> =>
+      workerWith(change).process(id, leaving),
+
     /** Executes a whole run in this process. @returns the stored run afterwards */
-    async sync(integrationId: string, change: Partial<SyncContext> = {}): Promise<RunRow & { id: string }> {
+    async sync(integrationId: string, change: Partial<SyncParts> = {}): Promise<RunRow & { id: string }> {
       const id = await scene.begin(integrationId);
-      expect(await processRun(id, { ...context, ...change }, never)).toBe(true);
+      expect(await scene.process(id, never, change)).toBe(true);
       return { id, ...(await runRow(id)) };
     },
 

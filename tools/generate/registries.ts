@@ -21,8 +21,8 @@ import type { ProcessName } from '../../src/store/processes.ts';
 import { HeldWork } from '../../workers/jobs/held-work.ts';
 import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
-import { createStreamMetrics } from '../../workers/streams/context.ts';
-import { createSyncMetrics } from '../../workers/sync/context.ts';
+import { createStreamMetrics } from '../../workers/streams/metrics.ts';
+import { createSyncMetrics } from '../../workers/sync/metrics.ts';
 import { createRetentionMetrics } from '../../workers/sync/retention.ts';
 import { createExportMetric } from '../../workers/sync/segment-exports.ts';
 

@@ -186,9 +186,9 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'workers/streams/deliver.ts',
-        find: 'await destination.deliver({ id: batchId(messages), messages, envelopes }, lease.signal);',
+        find: 'await destination.deliver({ id: batchId(messages), messages, envelopes }, cursor.lease.signal);',
         replace:
-          'void destination.deliver({ id: batchId(messages), messages, envelopes }, lease.signal).catch(() => {});',
+          'void destination.deliver({ id: batchId(messages), messages, envelopes }, cursor.lease.signal).catch(() => {});',
       },
     ],
   },

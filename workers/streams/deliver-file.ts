@@ -1,13 +1,10 @@
+import type { Log } from '../../src/platform/log.ts';
 import { rest } from '../../src/platform/poll.ts';
-import {
-  advanceDestination,
-  type LeasedDestination,
-  renewDestination,
-} from '../../src/store/stream-leases.ts';
 import type { FileDestination, FileRange, LogPosition, Piece } from '../../src/streams/destination.ts';
-import { agesBy, fieldsOf, IDLE_POLL_MS, LEASE_MS, type LeasedContext, MAX_IDLE_POLLS } from './context.ts';
-import { cursorAfter, openReader, type Page } from './read.ts';
+import { fieldsOf, LEASE_MS, type LeasedCursor } from './leased-cursor.ts';
+import { cursorAfter, IDLE_POLL_MS, type LogReading, MAX_IDLE_POLLS, openReader, type Page } from './read.ts';
 import type { ReadMessage } from './source.ts';
+import { agesBy } from './yielding.ts';
 
 /**
  * Milliseconds without progress after which the lease of a file is not renewed any longer. A Parquet file may
@@ -20,8 +17,11 @@ const STALLED_MS = 900_000;
  */
 const LARGEST_ID = '9223372036854775807';
 
-interface FileContext extends LeasedContext {
-  destination: FileDestination;
+interface FileDelivery {
+  reading: LogReading;
+  log: Log;
+  /** Milliseconds after which the lease is renewed; default a third of the lease. */
+  keepMs?: number | undefined;
 }
 
 /**
@@ -33,16 +33,17 @@ interface FileContext extends LeasedContext {
  * @throws {LeaseLost} if the lease is gone
  */
 export async function deliverFile(
-  leased: LeasedDestination,
-  context: FileContext,
+  destination: FileDestination,
+  cursor: LeasedCursor,
+  { reading, log, keepMs = LEASE_MS / 3 }: FileDelivery,
 ): Promise<'delivered' | 'undecided'> {
-  const { log, lease, keepMs = LEASE_MS / 3 } = context;
+  const { leased, lease } = cursor;
   const progress = { at: performance.now(), isWaiting: false };
   lease.keep(keepMs, {
     isStalled: () => !progress.isWaiting && performance.now() - progress.at > STALLED_MS,
     failed: (error) => log.warn({ err: error, ...fieldsOf(leased) }, 'lease of a stream was not renewed'),
   });
-  return deliverOne(leased, { ...context, progress }, lease.signal);
+  return deliverOne(destination, cursor, { reading, progress });
 }
 
 /** Time of the last progress of a file, and whether it is waiting on purpose. */
@@ -52,30 +53,31 @@ interface Progress {
 }
 
 async function deliverOne(
-  leased: LeasedDestination,
-  context: FileContext & { progress: Progress },
-  signal: AbortSignal,
+  destination: FileDestination,
+  cursor: LeasedCursor,
+  { reading, progress }: { reading: LogReading; progress: Progress },
 ): Promise<'delivered' | 'undecided'> {
-  const { pool, destination, metrics, lease, progress } = context;
+  const { leased } = cursor;
+  const { signal } = cursor.lease;
   const { workspaceId, planned, fileHour, position, place } = leased;
   const from = { position, place };
   // A planned file is read beyond the horizon. Such reads may have gaps and must not be shared with other
   // destinations.
-  const source = planned ? context.source.withoutSharing() : context.source;
+  const source = planned ? reading.source.withoutSharing() : reading.source;
   const read = openReader(source, workspaceId, from);
   // A planned file does not yield, because it may already exist under its name.
   const ageOf = agesBy(leased);
   let isBegun = planned !== undefined;
   const yieldOnce = async (at: Date) => {
     progress.isWaiting = true;
-    if (!isBegun) await context.yielding.file(ageOf(at), leased.gatherMs, signal);
+    if (!isBegun) await reading.yielding.file(ageOf(at), leased.gatherMs, signal);
     progress.isWaiting = false;
     isBegun = true;
   };
   const next = async () => {
     signal.throwIfAborted();
     progress.at = performance.now();
-    return read(planned ? LARGEST_ID : context.horizon(), yieldOnce);
+    return read(planned ? LARGEST_ID : reading.horizon(), yieldOnce);
   };
   const first = await firstPage(next, signal, planned ? 1 : MAX_IDLE_POLLS);
   // The entries of a planned file may have been trimmed since.
@@ -91,14 +93,11 @@ async function deliverOne(
   try {
     const { end, messages, hour } = gathered;
     if (messages > 0 && hour) {
-      const plan = { milliseconds: LEASE_MS, file: { ...end, hour } };
-      await lease.extend(() => renewDestination(pool, leased, plan));
+      await cursor.plan({ ...end, hour });
       await file.put({ workspaceId, hour, from, to: end }, signal);
-      metrics.delivered(leased, messages);
+      cursor.count(messages);
     }
-    const moved = { ...end, delivered: messages, milliseconds: LEASE_MS };
-    await lease.extend(() => advanceDestination(pool, leased, moved));
-    await context.recordProgress();
+    await cursor.advance(end, messages);
     return 'delivered';
   } finally {
     await file.discard();

@@ -1,16 +1,13 @@
 import { createHash } from 'node:crypto';
-import { type Service, withTimeout } from '../../src/platform/lifecycle.ts';
-import { poll, rest } from '../../src/platform/poll.ts';
+import { withTimeout } from '../../src/platform/lifecycle.ts';
+import type { Log } from '../../src/platform/log.ts';
+import { rest } from '../../src/platform/poll.ts';
 import { unlessAborted } from '../../src/platform/time-limit.ts';
-import { isDistributed } from '../../src/store/distributed.ts';
+import type { Pool } from '../../src/store/database.ts';
 import { isPostgresUnavailable, sqlstateOf } from '../../src/store/error-cause.ts';
-import { watchHorizon } from '../../src/store/horizon.ts';
 import { Lease, LeaseLost } from '../../src/store/leases.ts';
-import { listDestinations, trimLog } from '../../src/store/stream-destinations.ts';
 import {
-  advanceDestination,
   type LeasedDestination,
-  leaseDestinations,
   releaseDestination,
   renewDestination,
 } from '../../src/store/stream-leases.ts';
@@ -20,142 +17,25 @@ import {
   type Destination,
   type FileDestination,
 } from '../../src/streams/destination.ts';
-import { type Attempt, endedTheProcess } from '../jobs/job-attempts.ts';
-import {
-  agesBy,
-  fieldsOf,
-  IDLE_POLL_MS,
-  LEASE_MS,
-  type LeasedContext,
-  MAX_IDLE_POLLS,
-  type StreamContext,
-} from './context.ts';
+import type { HeldWork } from '../jobs/held-work.ts';
+import { type Attempt, endedTheProcess, type JobAttempts } from '../jobs/job-attempts.ts';
 import { deliverFile } from './deliver-file.ts';
-import { type Cursor, cursorAfter, openReader, type Page } from './read.ts';
+import { fieldsOf, LEASE_MS, LeasedCursor } from './leased-cursor.ts';
+import type { StreamMetrics } from './metrics.ts';
+import {
+  type Cursor,
+  cursorAfter,
+  IDLE_POLL_MS,
+  type LogReading,
+  MAX_IDLE_POLLS,
+  openReader,
+  type Page,
+} from './read.ts';
 import type { ReadMessage } from './source.ts';
+import { agesBy } from './yielding.ts';
 
-/** Milliseconds between two searches for destinations with messages to deliver. */
-const LEASE_INTERVAL_MS = 500;
-/** A process without a destination runs only every fourth search. */
-const IDLE_SEARCH_FACTOR = 4;
-/** Milliseconds between two reads of the horizon during a delivery. */
-const HORIZON_INTERVAL_MS = 100;
-/**
- * Milliseconds between two reads of the horizon in a distributed database, where each read takes a connection
- * to each node.
- */
-const HORIZON_DISTRIBUTED_MS = 500;
-/**
- * Milliseconds between two reads of the horizon while destinations yield and read a page every five seconds.
- */
-const HORIZON_YIELDING_MS = 1000;
-const METRICS_INTERVAL_MS = 10_000;
-const TRIM_INTERVAL_MS = 60_000;
-const TRIM_ROWS = 500;
-/** Maximum number of destinations in the metrics. */
-const MAX_LISTED = 200;
-/**
- * Maximum number of destinations that a process delivers to concurrently. Each has a page and a batch in
- * memory.
- */
-const MAX_DESTINATIONS = 16;
-/** Maximum number of additional file destinations. A file may take minutes, and a part of it is in memory. */
-const MAX_FILES = 8;
-
-interface StreamsOptions {
-  context: Omit<StreamContext, 'horizon'>;
-  /** Days for which the log is kept. */
-  days: number;
-  /** Maximum number of concurrent destinations without files; default 16. */
-  atOnce?: number;
-}
-
-/**
- * Delivers to the destinations of streams, each in its own loop, so that a slow or unreachable destination
- * does not delay others. Processes share the destinations by leases in Postgres. The lease of a process that
- * dies expires, and another process takes over.
- */
-export function startStreams({ context, days, atOnce = MAX_DESTINATIONS }: StreamsOptions): Service {
-  const { pool, metrics, log } = context;
-  const leaving = new AbortController();
-  const horizon = watchHorizon(pool);
-  const slots = [
-    { gathers: false, max: atOnce, working: new Set<Promise<void>>() },
-    { gathers: true, max: MAX_FILES, working: new Set<Promise<void>>() },
-  ];
-  const failed = (error: unknown) => log.warn({ err: error }, 'streams are waiting for Postgres');
-
-  async function begin({ gathers, max, working }: (typeof slots)[number]): Promise<void> {
-    const limit = max - working.size;
-    if (limit <= 0) return;
-    const leased = await leaseDestinations(pool, { milliseconds: LEASE_MS, limit, gathers });
-    // The loop of a leased destination waits for the horizon by itself.
-    if (leased.length > 0) await horizon.check().catch(failed);
-    for (const one of leased) {
-      const work = deliverTo(one, { ...context, horizon: horizon.horizon }, leaving.signal);
-      working.add(work);
-      void work.finally(() => {
-        working.delete(work);
-        // Another destination may be waiting for the slot.
-        if (!leaving.signal.aborted) void leases.now();
-      });
-    }
-  }
-
-  let omitted = 0;
-  const leases = poll(
-    LEASE_INTERVAL_MS,
-    async () => {
-      if (slots.every(({ working }) => working.size === 0) && ++omitted < IDLE_SEARCH_FACTOR) return;
-      omitted = 0;
-      for (const group of slots) await begin(group);
-    },
-    failed,
-  );
-  let readAt = Number.NEGATIVE_INFINITY;
-  const horizons = poll(
-    HORIZON_INTERVAL_MS,
-    async () => {
-      if (slots.every(({ working }) => working.size === 0)) return;
-      const since = performance.now() - readAt;
-      if (since < HORIZON_YIELDING_MS && context.yielding.isNeeded()) return;
-      if (since < HORIZON_DISTRIBUTED_MS && (await isDistributed(pool))) return;
-      await horizon.check();
-      readAt = performance.now();
-    },
-    failed,
-  );
-  const numbers = poll(
-    METRICS_INTERVAL_MS,
-    async () => metrics.note(await listDestinations(pool, { limit: MAX_LISTED })),
-    failed,
-  );
-  const trims = poll(
-    TRIM_INTERVAL_MS,
-    async () => {
-      for (let gone = TRIM_ROWS; gone === TRIM_ROWS && !leaving.signal.aborted; ) {
-        const trimmed = await trimLog(pool, days, TRIM_ROWS);
-        gone = trimmed.gone;
-        if (trimmed.lost.length > 0)
-          log.error(
-            { destinations: trimmed.lost, days },
-            'stream log was trimmed before destinations received all changes',
-          );
-      }
-    },
-    failed,
-  );
-  void numbers.now();
-
-  return {
-    name: 'streams',
-    async stop() {
-      leaving.abort();
-      await Promise.all([leases, horizons, numbers, trims].map((one) => one.stop()));
-      await Promise.all(slots.flatMap(({ working }) => [...working]));
-    },
-  };
-}
+/** @throws {DeliveryError} */
+type OpenDestination = (leased: LeasedDestination) => Destination | FileDestination;
 
 /**
  * Milliseconds after which a destination with further messages is given back, because others may be waiting
@@ -194,92 +74,144 @@ class LeaseOver extends DeliveryError {
   }
 }
 
-/**
- * Delivers the messages after the cursor of a leased destination until all are delivered, its turn is over, a
- * delivery fails, or the lease is gone. It never rejects: an error is recorded with the destination, whose
- * next attempt is then due later.
- */
-async function deliverTo(
-  leased: LeasedDestination,
-  context: StreamContext,
-  leaving: AbortSignal,
-): Promise<void> {
-  const { pool, metrics, log } = context;
-  const attempt = await beginDelivery(leased, context);
-  if (!attempt) return;
-  const held = context.heldWork?.begin('stream delivery', leased.id, OVERDUE_MS);
-  const lease = new Lease({
-    renew: () => renewDestination(pool, leased, { milliseconds: LEASE_MS }),
-    ...{ milliseconds: context.leaseMs ?? LEASE_MS, leaving },
-    expired: (milliseconds) => new LeaseOver(milliseconds),
-    onExtended: () => held?.progress(),
-  });
-  let destination: Destination | FileDestination | undefined;
-  let isLost = false;
-  /** Frees the slot when the lease has expired, even if the work does not end. */
-  const whileLeased = <T>(work: Promise<T>): Promise<T> => {
-    work.catch(() => {}).finally(() => held?.end());
-    return unlessAborted(lease.over, work);
-  };
-  const leasedContext = { ...context, lease, recordProgress: attempt.progress };
-  try {
-    destination = context.open(leased);
-    const done = await whileLeased<'delivered' | 'undecided'>(
-      'deliver' in destination
-        ? deliverAll(leased, { ...leasedContext, destination })
-        : deliverFile(leased, { ...leasedContext, destination }),
-    );
-    await releaseDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
-  } catch (error) {
-    if (leaving.aborted) return void (await releaseDestination(pool, leased).catch(() => {}));
-    if (error instanceof LeaseLost) {
-      isLost = true;
-      return;
+/** Milliseconds that tests shorten. */
+interface DeliveryTimes {
+  /** After this time, a destination with further messages gives its slot to a waiting one; default 10 s. */
+  turnMs?: number;
+  /** After this time, the lease of a file is renewed; default a third of the lease. */
+  keepMs?: number;
+  /** After this time, a delivery without progress is abandoned; default the length of the lease. */
+  leaseMs?: number;
+}
+
+/** Delivers to leased destinations. */
+export class StreamDeliveries {
+  readonly #pool: Pool;
+  readonly #reading: LogReading;
+  readonly #open: OpenDestination;
+  readonly #attempts: Pick<JobAttempts, 'begin'>;
+  readonly #metrics: Pick<StreamMetrics, 'delivered' | 'failed' | 'abandoned'>;
+  readonly #log: Log;
+  readonly #heldWork: Pick<HeldWork, 'begin'> | undefined;
+  readonly #times: DeliveryTimes;
+
+  constructor(parts: {
+    pool: Pool;
+    reading: LogReading;
+    open: OpenDestination;
+    /** Finds deliveries that end their process. */
+    attempts: Pick<JobAttempts, 'begin'>;
+    metrics: Pick<StreamMetrics, 'delivered' | 'failed' | 'abandoned'>;
+    log: Log;
+    /** Registers the deliveries in progress for display. */
+    heldWork?: Pick<HeldWork, 'begin'>;
+    times?: DeliveryTimes;
+  }) {
+    this.#pool = parts.pool;
+    this.#reading = parts.reading;
+    this.#open = parts.open;
+    this.#attempts = parts.attempts;
+    this.#metrics = parts.metrics;
+    this.#log = parts.log;
+    this.#heldWork = parts.heldWork;
+    this.#times = parts.times ?? {};
+  }
+
+  /**
+   * Delivers the messages after the cursor of a leased destination until all are delivered, its turn is over, a
+   * delivery fails, or the lease is gone. It never rejects: an error is recorded with the destination, whose
+   * next attempt is then due later.
+   */
+  async deliver(leased: LeasedDestination, leaving: AbortSignal): Promise<void> {
+    const attempt = await this.#begin(leased);
+    if (!attempt) return;
+    const pool = this.#pool;
+    const held = this.#heldWork?.begin('stream delivery', leased.id, OVERDUE_MS);
+    const lease = new Lease({
+      renew: () => renewDestination(pool, leased, { milliseconds: LEASE_MS }),
+      ...{ milliseconds: this.#times.leaseMs ?? LEASE_MS, leaving },
+      expired: (milliseconds) => new LeaseOver(milliseconds),
+      onExtended: () => held?.progress(),
+    });
+    let destination: Destination | FileDestination | undefined;
+    let isLost = false;
+    /** Frees the slot when the lease has expired, even if the work does not end. */
+    const whileLeased = <T>(work: Promise<T>): Promise<T> => {
+      work.catch(() => {}).finally(() => held?.end());
+      return unlessAborted(lease.over, work);
+    };
+    const onProgress = attempt.progress;
+    const cursor = new LeasedCursor(leased, lease, { pool, metrics: this.#metrics, onProgress });
+    try {
+      destination = this.#open(leased);
+      const done = await whileLeased<'delivered' | 'undecided'>(this.#deliverAs(destination, cursor));
+      await releaseDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
+    } catch (error) {
+      if (leaving.aborted) return void (await releaseDestination(pool, leased).catch(() => {}));
+      if (error instanceof LeaseLost) {
+        isLost = true;
+        return;
+      }
+      if (!destination) held?.end();
+      if (error instanceof DeliveryError) this.#metrics.failed(leased);
+      if (error instanceof LeaseOver) this.#metrics.abandoned(leased);
+      await this.#giveBackFailed(leased, error);
+    } finally {
+      await lease.end();
+      await attempt.end(leaving.aborted || isLost ? 'given back' : undefined);
+      await withTimeout(CLOSING_MS, Promise.resolve(destination?.close())).catch((error) =>
+        this.#log.warn({ err: error, destination: leased.id }, 'destination did not close'),
+      );
     }
-    if (!destination) held?.end();
-    if (error instanceof DeliveryError) metrics.failed(leased);
-    if (error instanceof LeaseOver) metrics.abandoned(leased);
+  }
+
+  #deliverAs(
+    destination: Destination | FileDestination,
+    cursor: LeasedCursor,
+  ): Promise<'delivered' | 'undecided'> {
+    const reading = this.#reading;
+    const { turnMs, keepMs } = this.#times;
+    return 'deliver' in destination
+      ? deliverAll(destination, cursor, { reading, turnMs })
+      : deliverFile(destination, cursor, { reading, keepMs, log: this.#log });
+  }
+
+  /** Records why a delivery has failed, and gives the lease back until the next attempt is due. */
+  async #giveBackFailed(leased: LeasedDestination, error: unknown): Promise<void> {
     const { reason, isOwn } = failureOf(error);
     if (isOwn)
-      log.error(
+      this.#log.error(
         { err: error, ...fieldsOf(leased) },
         'delivery to a stream failed because of a fault in Penstock',
       );
-    else log.warn({ err: error, ...fieldsOf(leased) }, 'delivery to a stream failed');
+    else this.#log.warn({ err: error, ...fieldsOf(leased) }, 'delivery to a stream failed');
     const backOff = { retryMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
     // If the store does not respond, the lease expires by itself.
-    await releaseDestination(pool, leased, { error: reason, ...backOff, pause: isGone }).catch(() => {});
-  } finally {
-    await lease.end();
-    await attempt.end(leaving.aborted || isLost ? 'given back' : undefined);
-    await withTimeout(CLOSING_MS, Promise.resolve(destination?.close())).catch((error) =>
-      log.warn({ err: error, destination: leased.id }, 'destination did not close'),
+    await releaseDestination(this.#pool, leased, { error: reason, ...backOff, pause: isGone }).catch(
+      () => {},
     );
   }
-}
 
-/**
- * Records the attempt of a delivery. @returns undefined if the destination must not be delivered to now; its
- * lease has then been given back
- */
-async function beginDelivery(
-  leased: LeasedDestination,
-  context: StreamContext,
-): Promise<Attempt | undefined> {
-  const { pool, log, attempts } = context;
-  try {
-    const attempt = await attempts.begin('stream delivery', leased.id);
-    if (attempt === 'waits') await releaseDestination(pool, leased, { retryMs: FIRST_RETRY_MS });
-    else if (attempt === 'set aside')
-      await releaseDestination(pool, leased, { error: endedTheProcess('stream'), pause: true });
-    else return attempt;
-  } catch (error) {
-    // If the store does not respond, the lease expires by itself.
-    log.warn({ err: error, destination: leased.id }, 'stream is waiting for Postgres');
-    await releaseDestination(pool, leased, { retryMs: FIRST_RETRY_MS }).catch(() => {});
+  /**
+   * Records the attempt of a delivery. @returns undefined if the destination must not be delivered to now; its
+   * lease has then been given back
+   */
+  async #begin(leased: LeasedDestination): Promise<Attempt | undefined> {
+    const pool = this.#pool;
+    try {
+      const attempt = await this.#attempts.begin('stream delivery', leased.id);
+      if (attempt === 'waits') await releaseDestination(pool, leased, { retryMs: FIRST_RETRY_MS });
+      else if (attempt === 'set aside')
+        await releaseDestination(pool, leased, { error: endedTheProcess('stream'), pause: true });
+      else return attempt;
+    } catch (error) {
+      // If the store does not respond, the lease expires by itself.
+      this.#log.warn({ err: error, destination: leased.id }, 'stream is waiting for Postgres');
+      await releaseDestination(pool, leased, { retryMs: FIRST_RETRY_MS }).catch(() => {});
+    }
+    return undefined;
   }
-  return undefined;
 }
 
 /**
@@ -294,28 +226,27 @@ function failureOf(error: unknown): { reason: string; isOwn: boolean } {
   return { reason: 'a mistake of Penstock itself: the log of the sync process has it', isOwn: true };
 }
 
-interface DeliveryContext extends LeasedContext {
-  destination: Destination;
-}
-
 /** @throws {LeaseLost} if another process delivers, or the destination was stopped */
-async function deliverAll(leased: LeasedDestination, context: DeliveryContext): Promise<'delivered'> {
-  const leaving = context.lease.signal;
-  const { workspaceId } = leased;
-  const { position, place } = leased;
-  const read = openReader(context.source, workspaceId, { position, place });
-  const turn = context.turnMs ?? TURN_MS;
+async function deliverAll(
+  destination: Destination,
+  cursor: LeasedCursor,
+  { reading, turnMs = TURN_MS }: { reading: LogReading; turnMs?: number | undefined },
+): Promise<'delivered'> {
+  const { leased } = cursor;
+  const leaving = cursor.lease.signal;
+  const { workspaceId, position, place } = leased;
+  const read = openReader(reading.source, workspaceId, { position, place });
   const since = performance.now();
   const ageOf = agesBy(leased);
-  const yieldOnce = (at: Date) => context.yielding.page(ageOf(at), leaving);
+  const yieldOnce = (at: Date) => reading.yielding.page(ageOf(at), leaving);
   for (let idlePolls = 0; idlePolls < MAX_IDLE_POLLS && !leaving.aborted; idlePolls++) {
-    if (performance.now() - since >= turn) return 'delivered';
-    const page = await read(context.horizon(), yieldOnce);
+    if (performance.now() - since >= turnMs) return 'delivered';
+    const page = await read(reading.horizon(), yieldOnce);
     if (!page) {
       await rest(IDLE_POLL_MS, leaving);
       continue;
     }
-    await deliverPage(page, { leased, context });
+    await deliverPage(page, destination, cursor);
     idlePolls = -1;
     // Let other destinations have a turn.
     await rest(0);
@@ -323,26 +254,22 @@ async function deliverAll(leased: LeasedDestination, context: DeliveryContext): 
   return 'delivered';
 }
 
-interface PageContext {
-  leased: LeasedDestination;
-  context: DeliveryContext;
-}
-
 /** @throws {LeaseLost} if another process delivers, or the destination was stopped */
-async function deliverPage({ read, end }: Page, { leased, context }: PageContext): Promise<void> {
-  const { pool, destination, metrics, lease, recordProgress } = context;
+async function deliverPage(
+  { read, end }: Page,
+  destination: Destination,
+  cursor: LeasedCursor,
+): Promise<void> {
   let [batch, bytes]: [ReadMessage[], number] = [[], 0];
 
-  async function send(cursor: Cursor): Promise<void> {
+  async function send(until: Cursor): Promise<void> {
     const messages = batch.map(({ message }) => message);
     const envelopes = batch.map(({ envelope }) => envelope);
     if (messages.length > 0)
-      await destination.deliver({ id: batchId(messages), messages, envelopes }, lease.signal);
+      await destination.deliver({ id: batchId(messages), messages, envelopes }, cursor.lease.signal);
     [batch, bytes] = [[], 0];
-    metrics.delivered(leased, messages.length);
-    const moved = { ...cursor, delivered: messages.length, milliseconds: LEASE_MS };
-    await lease.extend(() => advanceDestination(pool, leased, moved));
-    await recordProgress();
+    cursor.count(messages.length);
+    await cursor.advance(until, messages.length);
   }
 
   for (const one of read) {

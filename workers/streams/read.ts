@@ -1,6 +1,23 @@
 import type { LogRow } from '../../src/store/stream-log.ts';
 import type { LogPosition } from '../../src/streams/destination.ts';
 import type { Part, ReadMessage, Source } from './source.ts';
+import type { Yielding } from './yielding.ts';
+
+/**
+ * Milliseconds between two reads for a destination that has received everything, and the number of such reads
+ * after which its lease is given back.
+ */
+export const IDLE_POLL_MS = 100;
+export const MAX_IDLE_POLLS = 20;
+
+/** How deliveries read the log. */
+export interface LogReading {
+  source: Source;
+  /** Returns the horizon of the log: all transactions with ids up to it have ended. */
+  horizon(): string;
+  /** Delays the reads of a destination in favour of clients. */
+  yielding: Yielding;
+}
 
 /** Maximum number of entries of a page. */
 const MAX_ENTRIES = 500;

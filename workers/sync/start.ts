@@ -18,45 +18,68 @@ import { forgetAttempts } from '../../src/store/job-attempts.ts';
 import { forgetEndedExpected } from '../../src/store/sync-boundary.ts';
 import { forgetRowErrors } from '../../src/store/sync-chunks.ts';
 import { findUnfinishedRuns, forgetRuns, startRun } from '../../src/store/sync-runs.ts';
-import type { SyncContext } from './context.ts';
-import { processRun } from './work-run.ts';
+import type { SyncMetrics } from './metrics.ts';
+import type { RunWorker } from './work-run.ts';
 
 const RETRY_MS = 1000;
 
-/**
- * Starts a scheduled run of an integration, unless its last run has not ended.
- * @returns false if Postgres did not respond until the process was asked to stop
- */
-async function startScheduled(
-  integrationId: string,
-  { pool, metrics, log, syncs }: SyncContext & Pick<SyncsOptions, 'syncs'>,
-  leaving: AbortSignal,
-): Promise<boolean> {
-  const id = newId();
-  while (!leaving.aborted) {
-    try {
-      const started = await startRun(pool, { id, integrationId, askedBy: 'schedule' });
-      if (started !== 'started') {
-        metrics.skipped.inc({ reason: started });
-        log.info({ integration_id: integrationId, reason: started }, 'a scheduled run was not started');
-        return true;
-      }
-      // If the queue does not accept the job, the next sweep adds it.
-      await syncs
-        .add(id)
-        .catch((error) =>
-          log.warn({ err: error, job_id: id }, 'run could not be added to the queue; the next sweep adds it'),
-        );
-      return true;
-    } catch (error) {
-      log.warn(
-        { err: error, integration_id: integrationId },
-        'scheduled run could not be started; will retry',
-      );
-      await rest(RETRY_MS, leaving);
-    }
+/** Starts the scheduled runs of integrations. */
+export class ScheduledRuns {
+  readonly #pool: Pool;
+  readonly #syncs: Pick<SyncQueue, 'add'>;
+  readonly #skipped: SyncMetrics['skipped'];
+  readonly #log: Log;
+
+  constructor(parts: {
+    pool: Pool;
+    syncs: Pick<SyncQueue, 'add'>;
+    /** Counts runs that were not started. */
+    skipped: SyncMetrics['skipped'];
+    log: Log;
+  }) {
+    this.#pool = parts.pool;
+    this.#syncs = parts.syncs;
+    this.#skipped = parts.skipped;
+    this.#log = parts.log;
   }
-  return false;
+
+  /**
+   * Starts a run of an integration, unless its last run has not ended.
+   * @returns false if Postgres did not respond until the process was asked to stop
+   */
+  async start(integrationId: string, leaving: AbortSignal): Promise<boolean> {
+    const id = newId();
+    while (!leaving.aborted) {
+      try {
+        const started = await startRun(this.#pool, { id, integrationId, askedBy: 'schedule' });
+        if (started !== 'started') {
+          this.#skipped.inc({ reason: started });
+          this.#log.info(
+            { integration_id: integrationId, reason: started },
+            'a scheduled run was not started',
+          );
+          return true;
+        }
+        // If the queue does not accept the job, the next sweep adds it.
+        await this.#syncs
+          .add(id)
+          .catch((error) =>
+            this.#log.warn(
+              { err: error, job_id: id },
+              'run could not be added to the queue; the next sweep adds it',
+            ),
+          );
+        return true;
+      } catch (error) {
+        this.#log.warn(
+          { err: error, integration_id: integrationId },
+          'scheduled run could not be started; will retry',
+        );
+        await rest(RETRY_MS, leaving);
+      }
+    }
+    return false;
+  }
 }
 
 /** BullMQ fails a job permanently that stalls more often, but a run must never be given up. */
@@ -73,8 +96,11 @@ const WARN_INTERVAL = 5000;
 
 interface SyncsOptions {
   connection: QueueConnection;
-  syncs: Pick<SyncQueue, 'add'>;
-  context: SyncContext;
+  runs: Pick<RunWorker, 'process'>;
+  scheduled: ScheduledRuns;
+  /** Shows the number of runs in progress. */
+  working: SyncMetrics['working'];
+  log: Log;
   config: Pick<
     Config,
     'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS' | 'SHUTDOWN_TIMEOUT_MS' | 'SYNC_CONCURRENCY'
@@ -86,17 +112,16 @@ interface SyncsOptions {
  * announces it. When the process is asked to stop, each run finishes its chunk and returns to the head of the
  * queue.
  */
-export function startSyncs({ connection, syncs, context, config }: SyncsOptions): Service {
-  const { log, metrics } = context;
+export function startSyncs({ connection, runs, scheduled, working, log, config }: SyncsOptions): Service {
   const [soon, now] = [new AbortController(), new AbortController()];
   const leaving = { soon: soon.signal, now: now.signal };
 
   async function work(job: Job<SyncJobData | ScheduledJobData>, token?: string): Promise<void> {
-    metrics.working.inc();
+    working.inc();
     try {
       if (await workJob(job)) return;
     } finally {
-      metrics.working.dec();
+      working.dec();
     }
     // If the queue refuses, the job belongs to another process already, or will be found when its lock has
     // expired.
@@ -107,8 +132,8 @@ export function startSyncs({ connection, syncs, context, config }: SyncsOptions)
   /** @returns false if the run was interrupted */
   async function workJob({ name, data }: Job<SyncJobData | ScheduledJobData>): Promise<boolean> {
     if (name === syncJobs.scheduled)
-      return startScheduled((data as ScheduledJobData).integration_id, { ...context, syncs }, leaving.soon);
-    return processRun((data as SyncJobData).job_id, context, leaving);
+      return scheduled.start((data as ScheduledJobData).integration_id, leaving.soon);
+    return runs.process((data as SyncJobData).job_id, leaving);
   }
 
   let warned = Number.NEGATIVE_INFINITY;

@@ -5,12 +5,15 @@ import type { Json } from '../../../src/profile/json.ts';
 import { replayDeadLetters } from '../../../src/queue/dead-letters.ts';
 import type { LaneStore } from '../../../src/queue/lane-store.ts';
 import type { Pool } from '../../../src/store/database.ts';
+import { watchHorizon } from '../../../src/store/horizon.ts';
 import type { Destination } from '../../../src/streams/destination.ts';
 import { DeliveryError } from '../../../src/streams/destination.ts';
 import { JobAttempts } from '../../../workers/jobs/job-attempts.ts';
-import { createStreamMetrics, createYielding } from '../../../workers/streams/context.ts';
-import { startStreams } from '../../../workers/streams/deliver.ts';
+import { StreamDeliveries } from '../../../workers/streams/deliver.ts';
+import { createStreamMetrics } from '../../../workers/streams/metrics.ts';
 import { openSource } from '../../../workers/streams/source.ts';
+import { startStreams, startStreamUpkeep } from '../../../workers/streams/start.ts';
+import { createYielding } from '../../../workers/streams/yielding.ts';
 import { startTombstoneCleanup } from '../../../workers/upkeep/tombstones.ts';
 import { startUpkeep } from '../../../workers/upkeep/upkeep.ts';
 import { startWorker, type WorkerOptions } from './main.ts';
@@ -67,19 +70,20 @@ export interface SyncOptions {
 /** Starts the part of `sync` that delivers streams. */
 export function startSync({ pool, processId, log, open }: SyncOptions): void {
   const registry = new Registry();
-  startStreams({
-    context: {
-      ...{ pool, log, source: openSource(pool, 'service_id') },
-      open: ({ id }) => open(id),
-      metrics: createStreamMetrics(registry),
-      attempts: new JobAttempts({ pool, processId, log, registry }),
-      yielding: createYielding({
-        ...{ areWorkersBehind: () => false, processorWait: () => 0, maxMs: 60_000 },
-        onWait() {},
-      }),
-    },
-    days: 7,
+  const metrics = createStreamMetrics(registry);
+  const horizon = watchHorizon(pool);
+  const yielding = createYielding({
+    ...{ areWorkersBehind: () => false, processorWait: () => 0, maxMs: 60_000 },
+    onWait() {},
   });
+  const deliveries = new StreamDeliveries({
+    ...{ pool, log, metrics },
+    reading: { source: openSource(pool, 'service_id'), horizon: horizon.horizon, yielding },
+    open: ({ id }) => open(id),
+    attempts: new JobAttempts({ pool, processId, log, registry }),
+  });
+  startStreams({ pool, horizon, deliveries, yielding, log });
+  startStreamUpkeep({ pool, metrics, log, days: 7 });
 }
 
 export const deliveryError = (message: string): Error => new DeliveryError(message);
