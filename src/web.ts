@@ -10,7 +10,7 @@ import type { Control } from './edge/control/control.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { answerBrokenRequests, createHeads } from './edge/heads.ts';
-import { addHealthPages } from './edge/health-pages.ts';
+import { addHealthPages, addMetricsPage, addTargetsPage } from './edge/health-pages.ts';
 import { createIdempotency } from './edge/idempotency.ts';
 import {
   addBacklogMetric,
@@ -293,22 +293,15 @@ async function main(host: Host): Promise<void> {
         });
         addSegmentDownloads(app, { database, files: config, order: responses.order, log });
         addHealthPages(app, {
-          pool: database.pool,
-          connection,
-          pings,
-          dependencies,
-          rejectsWrites,
-          refusedPerSecond: () => heartbeat?.refusedPerSecond() ?? 0,
-          problems,
-          registry: metrics.registry,
-          responses,
-          refresh: fleet.refresh,
-          mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
-          mayReadTargets: createTargetsGuard(config.METRICS_TOKEN, config),
-          loadShedding,
-          loss: installation.loss,
-          oldest,
+          health: { queue: connection.kind, dependencies, rejectsWrites, problems, loss: installation.loss },
+          ...{ check: dependencies.check, loadShedding, oldest },
           readyAtStandstill: config.READY_AT_STANDSTILL === 'yes',
+          refusedPerSecond: () => heartbeat?.refusedPerSecond() ?? 0,
+        });
+        addTargetsPage(app, pool, createTargetsGuard(config.METRICS_TOKEN, config));
+        addMetricsPage(app, {
+          ...{ registry: metrics.registry, refresh: fleet.refresh, responses },
+          mayRead: createMetricsGuard(config.METRICS_TOKEN),
         });
       },
     ),

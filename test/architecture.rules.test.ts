@@ -205,12 +205,7 @@ const readMachineTime = [
   // A job has the time of the queue's server.
   ...['src/board/pages/requests.ts', 'src/queue/server-clock.ts'],
   'src/board/sessions.ts',
-  ...[
-    'src/checks/read.ts',
-    'src/checks/text.ts',
-    'src/processes/dependencies.ts',
-    'src/processes/process.ts',
-  ],
+  ...['src/checks/read.ts', 'src/checks/text.ts', 'src/processes/dependencies.ts', 'src/processes/readyz.ts'],
   ...['src/edge/control/clock.ts', 'src/edge/control/control.ts', 'src/edge/heads.ts'],
   ...['src/embedded/data-dir.ts', 'src/embedded/server.ts', 'src/object-store/folder-store.ts'],
   ...['src/processes/heartbeat.ts', 'src/store/migrations.ts', 'src/store/write-refusals.ts'],

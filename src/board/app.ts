@@ -2,11 +2,8 @@ import type { IncomingMessage } from 'node:http';
 import type { Express, NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import helmet from 'helmet';
-import type { Problem } from '../checks/check.ts';
-import type { Lacking } from '../checks/readings.ts';
 import { isLeaving } from '../platform/lifecycle.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
-import type { Heartbeat } from '../processes/heartbeat.ts';
 import {
   addClockMetric,
   addDependencyMetric,
@@ -14,9 +11,8 @@ import {
   createMetricsGuard,
   createRegistry,
 } from '../processes/metrics.ts';
-import { readyzProblems } from '../processes/process.ts';
+import { type ProcessHealth, readyzProblems } from '../processes/readyz.ts';
 import { addLossMetric, printedLoss } from '../queue/loss.ts';
-import type { QueueLoss } from '../store/installation.ts';
 import { PageError, sendErrorPage, viewerOf } from './console.ts';
 import { createAssets } from './files.ts';
 import type { Live } from './live.ts';
@@ -94,18 +90,8 @@ interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
   maskedQueues: Express;
   /** Whether the queue is connected. */
   ready(): boolean;
-  /** Dependencies that the process needs and could not use at the last check, by name. */
-  lacking(): Lacking[];
-  /** Why Postgres refuses the heartbeats of the process; absent if it sends none. */
-  rejectsWrites?: Heartbeat['rejectsWrites'] | undefined;
-  /** Whether Postgres answers and refuses every write. */
-  isReadOnly(): boolean;
-  /** Problems of the installation for /readyz. */
-  problems(): readonly Problem[];
-  /** The store that holds the queue. */
-  kind: 'redis' | 'postgres';
-  /** The data loss that the queue reported and no operator has confirmed yet. */
-  loss(): QueueLoss | undefined;
+  health: ProcessHealth;
+  /** Difference to the clock of Postgres in seconds; undefined if it is not measured. */
   clockSkew(): number | undefined;
   /** Value of METRICS_TOKEN. */
   metricsToken: string;
@@ -121,18 +107,14 @@ export function createBoardApp({
   queues,
   maskedQueues,
   ready,
-  lacking,
-  rejectsWrites,
-  isReadOnly,
-  problems,
-  kind,
-  loss,
+  health,
   clockSkew,
   metricsToken,
   ...signIn
 }: BoardAppOptions): Express {
   const { log, strangers } = signIn;
-  const missing = () => lacking().map(({ name }) => name);
+  const { loss } = health;
+  const missing = () => health.dependencies.lacking().map(({ name }) => name);
   const app = express();
   app.enable('case sensitive routing');
   app.enable('strict routing');
@@ -154,13 +136,7 @@ export function createBoardApp({
     const body = {
       ...{ message, missing: lackingNames, ...(lost && { loss: printedLoss(lost) }) },
       ...(leaving && { leaving }),
-      ...readyzProblems(
-        { connection: { kind }, dependencies: { lacking, isReadOnly } },
-        {
-          ...{ missing: lackingNames, loss: lost, rejectsWrites: rejectsWrites?.(), own: {} },
-          installation: problems(),
-        },
-      ),
+      ...readyzProblems(health, lackingNames, {}),
     };
     response.status(ready ? 200 : 503).json(body);
   });
@@ -203,7 +179,11 @@ function refuseOtherMethods(_request: Request, response: Response): void {
 /** Serves metrics of this process: memory, event loop delay, dependencies, clock skew and data loss of the queue. */
 function showMetrics(
   token: string,
-  { loss, missing, clockSkew }: Pick<BoardAppOptions, 'loss' | 'clockSkew'> & { missing(): string[] },
+  {
+    loss,
+    missing,
+    clockSkew,
+  }: Pick<ProcessHealth, 'loss'> & Pick<BoardAppOptions, 'clockSkew'> & { missing(): string[] },
 ) {
   const registry = createRegistry('board');
   addLossMetric(registry, loss);

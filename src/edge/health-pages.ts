@@ -1,16 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 import type { Express } from 'express';
 import type { Registry } from 'prom-client';
-import type { Problem } from '../checks/check.ts';
 import { isLeaving, withTimeout } from '../platform/lifecycle.ts';
-import { checkReadiness, type Dependencies, type Pings } from '../processes/dependencies.ts';
-import type { Heartbeat } from '../processes/heartbeat.ts';
-import { readyzProblems } from '../processes/process.ts';
-import type { QueueConnection } from '../queue/connection.ts';
+import type { Dependencies } from '../processes/dependencies.ts';
+import { type ProcessHealth, readyzProblems } from '../processes/readyz.ts';
 import { printedLoss } from '../queue/loss.ts';
 import type { Oldest } from '../queue/oldest.ts';
 import type { Pool } from '../store/database.ts';
-import type { QueueLoss } from '../store/installation.ts';
 import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
 import { addPage, refuse } from './app.ts';
 import type { LoadShedding } from './load-shedding.ts';
@@ -19,53 +15,42 @@ import type { Responses } from './responses.ts';
 /** Milliseconds to list the processes of the fleet. */
 const PATIENCE_MS = 1000;
 
-interface HealthSources {
-  pool: Pool;
-  connection: QueueConnection;
-  pings: Pings;
-  dependencies: Pick<Dependencies, 'lacking' | 'isReadOnly'>;
-  rejectsWrites: Heartbeat['rejectsWrites'];
-  /** Requests per second that this process refused between its last two heartbeats. */
-  refusedPerSecond(): number;
-  /** Problems of the installation. They are listed, but do not make the process unready. */
-  problems(): readonly Problem[];
-  registry: Registry;
-  responses: Responses;
-  /** Updates the metrics of the whole fleet, as far as they can be read in time; never rejects. */
-  refresh(): Promise<void>;
-  /** Whether an Authorization header grants access to /metrics. */
-  mayReadMetrics(header: string | undefined): boolean;
-  mayReadTargets(request: IncomingMessage): boolean;
+interface Readiness {
+  health: ProcessHealth;
+  /** Returns the missing dependencies. Any makes the process unready. */
+  check: Dependencies['check'];
+  /** Overload of the queue makes the process unready. */
+  loadShedding: LoadShedding;
   /** Envelopes that wait too long are listed, but do not make the process unready. */
   oldest: Pick<Oldest, 'tooOld' | 'standstill'>;
   /** Whether the process stays ready during a standstill. A standstill is reported in any case. */
   readyAtStandstill: boolean;
-  /** Overload of the queue makes the process unready. */
-  loadShedding: LoadShedding;
-  /** The unconfirmed losses of the queue. They do not make the process unready, because later objects are safe. */
-  loss(): QueueLoss | undefined;
+  /** Requests per second that this process refused between its last two heartbeats. */
+  refusedPerSecond(): number;
 }
 
 /**
- * Adds the health pages. /healthz: the process is alive. /readyz: whether it can take requests, missing dependencies
- * by name, and its high-water marks. /metrics: Prometheus. /readyz and /metrics answer within about a second,
- * whatever is unavailable. These pages are not logged.
+ * Adds /healthz: the process is alive; and /readyz: whether it can take requests, missing dependencies by name, and its
+ * high-water marks. /readyz answers within about a second, whatever is unavailable. These pages are not logged.
  */
-export function addHealthPages(app: Express, sources: HealthSources): void {
+export function addHealthPages(
+  app: Express,
+  { health, check, loadShedding, oldest, readyAtStandstill, refusedPerSecond }: Readiness,
+): void {
   addPage(app, '/healthz', (_request, response) => {
     response.json({ message: 'alive' });
   });
 
   addPage(app, '/readyz', async (_request, response) => {
-    const missing = await checkReadiness(sources.pool, sources.connection, sources.pings);
-    const overload = sources.loadShedding.overload('queue')?.reason;
-    const stuck = sources.oldest.tooOld();
-    const standstill = Math.round(sources.oldest.standstill());
-    const moves = standstill === 0 || sources.readyAtStandstill;
+    const missing = await check();
+    const overload = loadShedding.overload('queue')?.reason;
+    const stuck = oldest.tooOld();
+    const standstill = Math.round(oldest.standstill());
+    const moves = standstill === 0 || readyAtStandstill;
     const leaving = isLeaving();
     const ready = missing.length === 0 && overload === undefined && moves && !leaving;
-    const loss = sources.loss();
-    const marks = sources.loadShedding.levels();
+    const loss = health.loss();
+    const marks = loadShedding.levels();
     response.status(ready ? 200 : 503).json({
       message: ready ? 'ready' : 'not ready',
       missing,
@@ -75,30 +60,48 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       ...(stuck.length > 0 && { stuck }),
       ...(standstill > 0 && { standstill_seconds: standstill }),
       high_water: marks,
-      ...readyzProblems(sources, {
-        missing,
-        loss,
-        rejectsWrites: sources.rejectsWrites(),
-        own: { stuck, standstill, marks, refusedPerSecond: sources.refusedPerSecond() },
-        installation: sources.problems(),
+      ...readyzProblems(health, missing, {
+        ...{ stuck, standstill, marks, refusedPerSecond: refusedPerSecond() },
       }),
     });
   });
+}
 
-  addPage(app, '/metrics/targets', async (request, response) => {
-    if (!sources.mayReadTargets(request)) {
-      return refuse(response, 'metricsToken', { 'WWW-Authenticate': 'Bearer' });
-    }
-    response.json(await listTargets(sources.pool));
-  });
+interface MetricsSources {
+  registry: Registry;
+  /** Updates the metrics of the whole fleet, as far as they can be read in time; never rejects. */
+  refresh(): Promise<void>;
+  responses: Pick<Responses, 'sendPage'>;
+  /** Whether an Authorization header grants access. */
+  mayRead(header: string | undefined): boolean;
+}
 
+/** Adds /metrics for Prometheus. It answers within about a second, whatever is unavailable, and is not logged. */
+export function addMetricsPage(
+  app: Express,
+  { registry, refresh, responses, mayRead }: MetricsSources,
+): void {
   addPage(app, '/metrics', async (request, response) => {
-    if (!sources.mayReadMetrics(request.headers.authorization)) {
+    if (!mayRead(request.headers.authorization)) {
       return refuse(response, 'metricsToken', { 'WWW-Authenticate': 'Bearer' });
     }
-    await sources.refresh();
-    response.type(sources.registry.contentType);
-    sources.responses.sendPage(response, await sources.registry.metrics());
+    await refresh();
+    response.type(registry.contentType);
+    responses.sendPage(response, await registry.metrics());
+  });
+}
+
+/** Adds /metrics/targets, from which Prometheus finds the processes of the fleet. */
+export function addTargetsPage(
+  app: Express,
+  pool: Pool,
+  mayRead: (request: IncomingMessage) => boolean,
+): void {
+  addPage(app, '/metrics/targets', async (request, response) => {
+    if (!mayRead(request)) {
+      return refuse(response, 'metricsToken', { 'WWW-Authenticate': 'Bearer' });
+    }
+    response.json(await listTargets(pool));
   });
 }
 

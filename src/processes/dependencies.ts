@@ -86,6 +86,8 @@ export interface Dependencies extends Service {
    * @throws the last error of the work
    */
   whenComplete<T>(work: () => Promise<T>): Promise<T>;
+  /** Checks now, and returns the missing dependencies. Takes at most one second. */
+  check(): Promise<Dependency[]>;
   /** Returns the dependencies that were missing at the last check. */
   missing(): Dependency[];
   /** Returns the missing dependencies with the time since when. */
@@ -222,6 +224,11 @@ export function watchDependencies({
   return {
     name: 'dependencies',
     whenComplete,
+    async check() {
+      const present = (patience: number) => isMigrated(pool, patience);
+      const found = await findLacking(present, connection, { pings, patience: READY_PATIENCE_MS });
+      return found.map(({ name }) => name);
+    },
     missing: () => lacking.map(({ name }) => name),
     lacking: () => lacking.map(({ name }) => ({ name, since: since.get(name) })),
     isReadOnly: () => isReadOnly && !lacking.some(({ name }) => name === 'postgres'),
@@ -278,17 +285,6 @@ interface Lack {
   reason: string;
   /** Set if waiting does not help. */
   refusal?: UnsupportedPooling;
-}
-
-/** Returns the missing dependencies. Takes at most one second. */
-export async function checkReadiness(
-  pool: Pool,
-  connection: QueueConnection,
-  pings: Pings = {},
-): Promise<Dependency[]> {
-  const hasTables = (patience: number) => isMigrated(pool, patience);
-  const lacking = await findLacking(hasTables, connection, { pings, patience: READY_PATIENCE_MS });
-  return lacking.map(({ name }) => name);
 }
 
 interface CheckOptions {

@@ -1,9 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
-import type { Problem } from '../checks/check.ts';
-import type { Dependency, OwnWork, Readings } from '../checks/readings.ts';
-import { findProblems, openProblems, printedProblem } from '../checks/registry.ts';
 import type { Config } from '../platform/config.ts';
 import { packageVersion } from '../platform/files.ts';
 import { newId } from '../platform/ids.ts';
@@ -19,20 +16,13 @@ import type { Oldest } from '../queue/oldest.ts';
 import { openProducer, type ShardedProducer } from '../queue/producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
-import type { QueueLoss } from '../store/installation.ts';
 import { WriteRefusals } from '../store/write-refusals.ts';
-import {
-  checkReadiness,
-  type Dependencies,
-  databaseUrl,
-  directDatabaseUrl,
-  type Pings,
-  watchDependencies,
-} from './dependencies.ts';
+import { type Dependencies, databaseUrl, directDatabaseUrl, watchDependencies } from './dependencies.ts';
 import { type Heartbeat, type Pulse, startHeartbeat } from './heartbeat.ts';
 import type { Host } from './host.ts';
 import { keepLastWords } from './last-words.ts';
 import { addClockMetric, addDependencyMetric, addSpanMetric, createMetricsGuard } from './metrics.ts';
+import { type ProcessHealth, readyzProblems } from './readyz.ts';
 
 /** The part of a Postgres store that every process needs. */
 interface Store {
@@ -157,21 +147,18 @@ export async function openWorkingProcess(
   services.push(dependencies);
   let workStatus: (() => CurrentStatus) | undefined;
   let rejectsWrites: Heartbeat['rejectsWrites'] = () => undefined;
+  let loss: Installation['loss'] = () => undefined;
   const address = statusAddress[name](config);
   let at: string | null = null;
   if (address.port > 0) {
-    const status = {
-      ...address,
-      metricsToken: config.METRICS_TOKEN,
-      registry,
-      pool,
-      connection,
-      pings,
-      log,
-      dependencies,
-      rejectsWrites: () => rejectsWrites(),
-    };
-    const server = await startStatusServer({ ...status, workStatus: () => workStatus?.() });
+    const server = await startStatusServer(address, {
+      ...{ metricsToken: config.METRICS_TOKEN, registry, log, check: dependencies.check },
+      health: {
+        ...{ queue: connection.kind, dependencies, loss: () => loss() },
+        rejectsWrites: () => rejectsWrites(),
+      },
+      workStatus: () => workStatus?.(),
+    });
     services.push(server);
     at = server.at;
   }
@@ -199,8 +186,8 @@ export async function openWorkingProcess(
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation, writes },
     beatSoon: heartbeat.soon,
     ready(line, work) {
+      loss = installation.loss;
       workStatus = () => ({
-        loss: installation.loss(),
         stuck: work?.stuck?.() ?? [],
         unreadable: work?.unreadable?.() ?? [],
         overdue: work?.overdue?.() ?? [],
@@ -218,51 +205,10 @@ function openWorkingPool(url: string, { DATABASE_POOL_SIZE, LOCK_DURATION_MS }: 
   return { pool, stop: () => pool.end() };
 }
 
-interface OwnFindings {
-  missing: Dependency[];
-  loss: QueueLoss | undefined;
-  rejectsWrites?: Readings['rejectsWrites'];
-  own: { [Name in keyof OwnWork]: OwnWork[Name] | undefined };
-  /** Problems of the installation, if the process watches them. */
-  installation?: readonly Problem[];
-}
-
-/**
- * Returns the problems for the /readyz of a process: those that the process detects itself, and those of the
- * installation. Empty if there are none.
- */
-export function readyzProblems(
-  {
-    connection,
-    dependencies,
-  }: {
-    connection: Pick<QueueConnection, 'kind'>;
-    dependencies: Pick<Dependencies, 'lacking' | 'isReadOnly'>;
-  },
-  { missing, loss, rejectsWrites, own, installation = [] }: OwnFindings,
-): { problems?: ReturnType<typeof printedProblem>[] } {
-  const at = new Date(Date.now());
-  const lacking = dependencies.lacking();
-  const readings: Readings = {
-    ...{
-      at,
-      queue: connection.kind,
-      loss,
-      rejectsWrites,
-      own: { ...own, isReadOnly: dependencies.isReadOnly() } as OwnWork,
-    },
-    lacking: missing.map((name) => ({ name, since: lacking.find((one) => one.name === name)?.since ?? at })),
-  };
-  const problems = openProblems(findProblems(readings, 'process'), installation).map(printedProblem);
-  return problems.length > 0 ? { problems } : {};
-}
-
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** The status of a process that works. */
 interface CurrentStatus {
-  /** The queue loss that has not been acknowledged yet. */
-  loss: QueueLoss | undefined;
   /** Envelopes that wait too long. The process is not ready while there are any. */
   stuck: ReturnType<Oldest['tooOld']>;
   /** Lanes with an unreadable envelope. The process is not ready while there are any. */
@@ -272,16 +218,12 @@ interface CurrentStatus {
 }
 
 interface StatusServerOptions {
-  host: string;
-  port: number;
   metricsToken: string;
   registry: Registry;
-  pool: Pool;
-  connection: QueueConnection;
-  pings: Pings;
-  dependencies: Pick<Dependencies, 'lacking' | 'isReadOnly'>;
+  health: ProcessHealth;
+  /** Returns the missing dependencies. */
+  check: Dependencies['check'];
   log: Log;
-  rejectsWrites: Heartbeat['rejectsWrites'];
   /** Undefined until the process works. Until then it is not ready. */
   workStatus(): CurrentStatus | undefined;
 }
@@ -290,15 +232,17 @@ interface StatusServerOptions {
  * Serves /healthz, /readyz and /metrics of the process. If another process of the machine uses the port, the server
  * listens on a free port, and the heartbeat reports it.
  */
-async function startStatusServer(options: StatusServerOptions): Promise<Service & { at: string | null }> {
-  const { host, port, metricsToken, registry, pool, connection, pings, log, workStatus, dependencies } =
-    options;
+async function startStatusServer(
+  { host, port }: { host: string; port: number },
+  { metricsToken, registry, health, check, log, workStatus }: StatusServerOptions,
+): Promise<Service & { at: string | null }> {
   const pages: Record<string, () => Promise<[status: number, type: string, body: string]>> = {
     '/healthz': async () => [200, JSON_TYPE, '{"message":"alive"}'],
     '/metrics': async () => [200, registry.contentType, await registry.metrics()],
     '/readyz': async () => {
-      const missing = await checkReadiness(pool, connection, pings);
-      const { loss, stuck, unreadable, overdue } = workStatus() ?? {};
+      const missing = await check();
+      const loss = health.loss();
+      const { stuck, unreadable, overdue } = workStatus() ?? {};
       const works =
         missing.length === 0 && [stuck, unreadable, overdue].every((entries) => entries?.length === 0);
       const leaving = isLeaving();
@@ -311,10 +255,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
         ...(unreadable?.length && { unreadable }),
         ...(overdue?.length && { overdue }),
         ...(leaving && { leaving }),
-        ...readyzProblems(
-          { connection, dependencies },
-          { missing, loss, rejectsWrites: options.rejectsWrites(), own: { stuck, unreadable, overdue } },
-        ),
+        ...readyzProblems(health, missing, { stuck, unreadable, overdue }),
       });
       return [ready ? 200 : 503, JSON_TYPE, body];
     },

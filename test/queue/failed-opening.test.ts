@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { checkReadiness } from '../../src/processes/dependencies.ts';
+import { watchDependencies } from '../../src/processes/dependencies.ts';
 import { Worker } from '../../src/queue/bullmq.ts';
 import { openQueue } from '../../src/queue/bullmq-queues.ts';
 import { connectProducer, connectWorker } from '../../src/queue/connection.ts';
@@ -76,14 +76,18 @@ test('/readyz names the producer while its own connection to Redis is not open',
     { timeout: config.QUEUE_TIMEOUT_MS, log },
   );
   const pool = openPool(url, 1);
-  const missing = () => checkReadiness(pool, connection, { producer: producer.ping });
+  const pings = { producer: producer.ping };
+  const dependencies = watchDependencies({ pool, connection, pings, log });
   const comesTo = (wanted: string[]) =>
-    waitUntil(async () => (await missing()).join() === wanted.join(), { what: `missing: ${wanted}` });
+    waitUntil(async () => (await dependencies.check()).join() === wanted.join(), {
+      what: `missing: ${wanted}`,
+    });
   await comesTo([]);
   other.leave();
   await comesTo(['producer']);
   await other.comeBack();
   await comesTo([]);
+  await dependencies.stop();
   await producer.stop();
   await connection.stop();
   await pool.end();
