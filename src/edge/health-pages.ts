@@ -31,7 +31,7 @@ interface Readiness {
 
 /**
  * Adds /healthz: the process is alive; and /readyz: whether it can take requests, missing dependencies by name, and its
- * high-water marks. /readyz answers within about a second, whatever is unavailable. These pages are not logged.
+ * high-water marks. /readyz answers within about a second, even if a dependency is unavailable. These pages are not logged.
  */
 export function addHealthPages(
   app: Express,
@@ -76,7 +76,9 @@ interface MetricsSources {
   mayRead(header: string | undefined): boolean;
 }
 
-/** Adds /metrics for Prometheus. It answers within about a second, whatever is unavailable, and is not logged. */
+/**
+ * Adds /metrics for Prometheus. It answers within about a second, even if a dependency is unavailable, and is not logged.
+ */
 export function addMetricsPage(
   app: Express,
   { registry, refresh, responses, mayRead }: MetricsSources,

@@ -14,7 +14,7 @@ import type { Key } from '../store/idempotency-keys.ts';
 import type { Admitted } from './admission.ts';
 import { createSlices } from './body.ts';
 
-/** What an admitted request does, and how it is answered. */
+/** The effects of an admitted request, and its answer. */
 export type RequestPlan = EnqueuePlan | ReadPlan | ChangePlan;
 
 /** Adds the objects of the request to the lanes, and answers when they are on disk. */
@@ -42,8 +42,8 @@ export interface ObjectsPlan {
 }
 
 /**
- * The answer: `reply`, or what is read from the store if the objects have taken effect in time, or the text for the
- * outcomes of the objects.
+ * The source of the answer: the plan, the store once the objects have taken effect in time, or the outcomes of the
+ * objects. `reply` is the answer if the other source is not available in time.
  */
 export type PlannedAnswer =
   | { from: 'plan'; reply: Reply }
@@ -74,7 +74,7 @@ export interface ChangePlan {
 
 /**
  * Plans an admitted request: whether it goes to the lanes or to the store, which objects are accepted and refused,
- * whether it takes effect once, and what the answer waits for and is made from.
+ * whether it takes effect once, whether the answer waits for the effect, and the source of the answer.
  */
 export function planRequest(operation: Operation, admitted: Admitted): RequestPlan {
   const { request, idempotencyKey: key } = admitted;
@@ -113,7 +113,7 @@ export function planRequest(operation: Operation, admitted: Admitted): RequestPl
  * Plans the objects of a request with the cached subscription groups. If it contains an unknown group id, plans again
  * with the groups in the store, because the group may have been created a second ago.
  *
- * @throws the refusal if there is no plan
+ * @throws the refusal of the request
  */
 export function planWithGroups(
   operation: QueuedOperation,

@@ -44,8 +44,8 @@ export class RequestServer {
   }
 
   /**
-   * Handles one request from its headers to its answer. `admit` refuses or admits the request, `planRequest` decides
-   * what an admitted request does, and `#carryOut` does it. A refusal or an error also becomes an answer here.
+   * Handles one request from its headers to its answer. `admit` refuses or admits the request, `planRequest` makes
+   * the decisions about an admitted request, and `#carryOut` carries them out. A refusal or an error also becomes an answer here.
    */
   async serve(endpoint: Endpoint, exchange: Exchange): Promise<void> {
     const started = performance.now();

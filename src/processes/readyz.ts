@@ -6,7 +6,7 @@ import type { QueueLoss } from '../store/installation.ts';
 import type { Dependencies } from './dependencies.ts';
 import type { Heartbeat } from './heartbeat.ts';
 
-/** What a process knows about its stores, for its /readyz. */
+/** State of the stores of a process, for its /readyz. */
 export interface ProcessHealth {
   /** The store that holds the queue. */
   queue: QueueConnection['kind'];
@@ -20,8 +20,8 @@ export interface ProcessHealth {
 }
 
 /**
- * Returns the problems for the /readyz of a process: those that the process detects itself, and those of the
- * installation. Empty if there are none.
+ * Returns the problems for the /readyz of a process: the problems that the process detects itself,
+ * and the problems of the installation. Returns an empty object without problems.
  */
 export function readyzProblems(
   { queue, dependencies, rejectsWrites, loss, problems }: ProcessHealth,

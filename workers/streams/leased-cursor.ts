@@ -48,7 +48,7 @@ export class LeasedCursor {
     await this.lease.extend(() => renewDestination(this.#pool, this.leased, plan));
   }
 
-  /** Moves the cursor behind delivered messages. @throws {LeaseLost} */
+  /** Moves the cursor past delivered messages. @throws {LeaseLost} */
   async advance(end: Cursor, delivered: number): Promise<void> {
     const moved = { ...end, delivered, milliseconds: LEASE_MS };
     await this.lease.extend(() => advanceDestination(this.#pool, this.leased, moved));

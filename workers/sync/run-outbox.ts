@@ -20,7 +20,7 @@ export interface RunInHand {
   onProgress?: () => Promise<void>;
 }
 
-/** The outbox of a run, and what its last transaction has returned. */
+/** The outbox of a run, and the result of its last transaction. */
 interface RunOutbox {
   outbox: Outbox<OutboxChunk, Settled>;
   checkpoint: Checkpoint;

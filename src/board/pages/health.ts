@@ -60,7 +60,10 @@ ${drawn && html`${chartsHead(range)}${part('charts', drawn)}`}`;
 };
 
 /** Renders the actions on the installation; empty if no process is silent and no loss is unconfirmed. */
-const operatorForms = ({ processes = [] }: FleetState, loss: QueueLoss | undefined): Part =>
+const operatorForms = (
+  { processes = [] }: Pick<FleetState, 'processes'>,
+  loss: QueueLoss | undefined,
+): Part =>
   html`${
     processes.some(({ silentSeconds }) => silentSeconds > SILENT_SECONDS) &&
     html`<form method="post" action="/"><p class="actions"><button name="action" value="forget">Remove silent processes from the list</button> <span class="faint">A process that still runs is back with its next heartbeat.</span></p></form>`
@@ -98,7 +101,12 @@ const rounded = (value: number) => grouped(Math.round(value));
 const rateOf = (processes: SeenProcess[]) =>
   processes.reduce((sum, { objectsPerSecond }) => sum + objectsPerSecond, 0);
 
-function figures({ lanes, processes, deadLetters: letters, rates }: FleetState): Html {
+function figures({
+  lanes,
+  processes,
+  deadLetters: letters,
+  rates,
+}: Pick<FleetState, 'lanes' | 'processes' | 'deadLetters' | 'rates'>): Html {
   const waiting = lanes?.reduce((sum, { depth }) => sum + depth, 0);
   const oldest = lanes && Math.max(0, ...lanes.map(({ oldestSeconds }) => oldestSeconds));
   const refused =
@@ -173,7 +181,11 @@ function processTable(processes: SeenProcess[] | undefined): Html {
   return html`<details class="quiet-list"><summary>${badge('running', 'good')} ${summaryOf(processes)}</summary>${shown}</details>`;
 }
 
-function laneTable({ lanes, processes = [], rates }: FleetState): Html {
+function laneTable({
+  lanes,
+  processes = [],
+  rates,
+}: Pick<FleetState, 'lanes' | 'processes' | 'rates'>): Html {
   if (!lanes)
     return empty('Unknown', 'The number of waiting jobs is unknown. See the message above for the cause.');
   const nobodys = new Set(unworkedLanes(processes, lanes.length));
@@ -206,7 +218,7 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
 }
 
 /** Renders the totals of each shard if there are several. */
-function shardTable({ lanes = [], rates }: FleetState): Html | undefined {
+function shardTable({ lanes = [], rates }: Pick<FleetState, 'lanes' | 'rates'>): Html | undefined {
   const shards = new Map<number, { waiting: number; oldest: number; rate: number; isAway: boolean }>();
   for (const [lane, { depth, oldestSeconds, shard = 0, away = false }] of lanes.entries()) {
     const { waiting, oldest, rate, isAway } = shards.get(shard) ?? {
@@ -244,7 +256,16 @@ const megabytes = ({ used, most }: StoreState) =>
 
 const reachable = (is: boolean) => (is ? badge('reachable', 'good') : badge('away', 'bad'));
 
-function storeTable({ postgres, redis, disks, lanes, problems }: FleetState, kind: Kind): Html {
+function storeTable(
+  {
+    postgres,
+    redis,
+    disks,
+    lanes,
+    problems,
+  }: Pick<FleetState, 'postgres' | 'redis' | 'disks' | 'lanes' | 'problems'>,
+  kind: Kind,
+): Html {
   const isFilling = problems.some(({ id }) => id === 'disk-filling');
   const answers = (state: StoreState | undefined) => (state ? milliseconds(state.latency) : '');
   return table(
