@@ -11,9 +11,10 @@ import {
   pairsTable,
   pairValues,
 } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Reads by the primary keys of user_aliases and profiles; takes no lock. */
-const findByAliasStatement = `
+const findByAliasStatement = withCitusForm(`
   select ${profileColumns}, wanted.alias_label as "aliasLabel", wanted.alias_name as "aliasName"
   from unnest($1::uuid[], $2::text[], $3::text[]) as wanted (workspace_id, alias_label, alias_name)
   join user_aliases
@@ -22,7 +23,7 @@ const findByAliasStatement = `
     and user_aliases.alias_name = wanted.alias_name
   join profiles
     on profiles.workspace_id = user_aliases.workspace_id
-    and profiles.id = user_aliases.profile_id`;
+    and profiles.id = user_aliases.profile_id`);
 
 type AliasedProfileRow = ProfileRow & { aliasLabel: string; aliasName: string };
 
@@ -39,12 +40,12 @@ export async function findByAlias(
 }
 
 /** Reads by user_aliases_profile; takes no lock. */
-const findAliasLabelsStatement = `
+const findAliasLabelsStatement = withCitusForm(`
   select user_aliases.workspace_id as "workspaceId", user_aliases.profile_id as id, user_aliases.alias_label as label
   from ${keysTable}
   join user_aliases
     on user_aliases.workspace_id = wanted.workspace_id
-    and user_aliases.profile_id = wanted.id`;
+    and user_aliases.profile_id = wanted.id`);
 
 /** Returns the labels of the profiles' aliases. A user has one alias per label. */
 export async function findAliasLabels(
@@ -67,11 +68,11 @@ export interface NewAlias {
 }
 
 /** An alias that another lane has assigned in the meantime raises 23505, and the batch is retried. */
-const insertAliasesStatement = `
+const insertAliasesStatement = withCitusForm(`
   insert into user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)
   select made.workspace_id, made.alias_label, made.alias_name, made.profile_id, $5::timestamptz
   from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[])
-    as made (workspace_id, alias_label, alias_name, profile_id)`;
+    as made (workspace_id, alias_label, alias_name, profile_id)`);
 
 export async function insertAliases(tx: Connection, aliases: NewAlias[], now: string): Promise<void> {
   await tx.query({
@@ -92,7 +93,7 @@ export async function insertAliases(tx: Connection, aliases: NewAlias[], now: st
  * the kept profile stays. Aliases move in the order of their labels, up to the maximum number of the kept
  * profile.
  */
-const moveAliasesStatement = `
+const moveAliasesStatement = withCitusForm(`
   with moving as materialized (
     select pairs.workspace_id, pairs.merged_id, pairs.kept_id, hit.alias_label
     from ${pairsTable}
@@ -123,7 +124,7 @@ const moveAliasesStatement = `
   from moving
   where user_aliases.workspace_id = moving.workspace_id
     and user_aliases.profile_id = moving.merged_id
-    and user_aliases.alias_label = moving.alias_label`;
+    and user_aliases.alias_label = moving.alias_label`);
 
 /** Moves aliases to the kept profiles. Aliases that do not move no longer identify a user. */
 export async function moveAliases(tx: Connection, pairs: MergePair[]): Promise<void> {
@@ -142,13 +143,13 @@ export interface RenamedAlias {
  * Updates by primary key. A name that another lane has assigned in the meantime raises 23505, and the batch
  * is retried.
  */
-const renameAliasesStatement = `
+const renameAliasesStatement = withCitusForm(`
   update user_aliases set alias_name = given.new_alias_name
   from unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
     as given (workspace_id, alias_label, old_alias_name, new_alias_name)
   where user_aliases.workspace_id = given.workspace_id
     and user_aliases.alias_label = given.alias_label
-    and user_aliases.alias_name = given.old_alias_name`;
+    and user_aliases.alias_name = given.old_alias_name`);
 
 export async function renameAliases(tx: Connection, aliases: RenamedAlias[]): Promise<void> {
   await tx.query({
@@ -169,10 +170,10 @@ export interface DeprecatedExternalId {
   profileId: string;
 }
 
-const deprecateExternalIdsStatement = `
+const deprecateExternalIdsStatement = withCitusForm(`
   insert into deprecated_external_ids (workspace_id, external_id, profile_id, created_at)
   select given.workspace_id, given.external_id, given.profile_id, $4::timestamptz
-  from unnest($1::uuid[], $2::text[], $3::uuid[]) as given (workspace_id, external_id, profile_id)`;
+  from unnest($1::uuid[], $2::text[], $3::uuid[]) as given (workspace_id, external_id, profile_id)`);
 
 /** Records former external ids, so that they still resolve to their profiles. */
 export async function deprecateExternalIds(
@@ -193,11 +194,11 @@ export async function deprecateExternalIds(
 }
 
 /** Deletes by primary key. */
-const removeDeprecatedExternalIdsStatement = `
+const removeDeprecatedExternalIdsStatement = withCitusForm(`
   delete from deprecated_external_ids
   using unnest($1::uuid[], $2::text[]) as given (workspace_id, external_id)
   where deprecated_external_ids.workspace_id = given.workspace_id
-    and deprecated_external_ids.external_id = given.external_id`;
+    and deprecated_external_ids.external_id = given.external_id`);
 
 /** Deletes deprecated external ids, so that they no longer resolve to a profile. */
 export async function removeDeprecatedExternalIds(
@@ -212,7 +213,7 @@ export async function removeDeprecatedExternalIds(
 }
 
 /** Reads by the primary keys of deprecated_external_ids and profiles; takes no lock. */
-const findByDeprecatedExternalIdStatement = `
+const findByDeprecatedExternalIdStatement = withCitusForm(`
   select ${profileColumns}, wanted.external_id as "deprecatedId"
   from unnest($1::uuid[], $2::text[]) as wanted (workspace_id, external_id)
   join deprecated_external_ids
@@ -220,7 +221,7 @@ const findByDeprecatedExternalIdStatement = `
     and deprecated_external_ids.external_id = wanted.external_id
   join profiles
     on profiles.workspace_id = deprecated_external_ids.workspace_id
-    and profiles.id = deprecated_external_ids.profile_id`;
+    and profiles.id = deprecated_external_ids.profile_id`);
 
 /** Returns the profiles that had these external ids before a rename. */
 export async function findByDeprecatedExternalId(
@@ -248,13 +249,13 @@ export interface NewExternalId {
  * Updates by primary key; the rows are already locked. An id that another lane has assigned in the meantime
  * raises 23505.
  */
-const setExternalIdsStatement = `
+const setExternalIdsStatement = withCitusForm(`
   update profiles set
     external_id = given.external_id,
     updated_at = given.at
   from unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[]) as given (workspace_id, id, external_id, at)
   where profiles.workspace_id = given.workspace_id
-    and profiles.id = given.id`;
+    and profiles.id = given.id`);
 
 /** Sets the external ids of profiles. */
 export async function setExternalIds(tx: Connection, ids: NewExternalId[], now: string): Promise<void> {
@@ -271,7 +272,7 @@ export async function setExternalIds(tx: Connection, ids: NewExternalId[], now: 
 }
 
 /** Counts by deprecated_external_ids_profile, up to MAX_DEPRECATED; takes no lock. */
-const countDeprecatedStatement = `
+const countDeprecatedStatement = withCitusForm(`
   select wanted.workspace_id as "workspaceId", wanted.id, found.number::integer
   from ${keysTable}
   cross join lateral (
@@ -281,7 +282,7 @@ const countDeprecatedStatement = `
       where deprecated_external_ids.workspace_id = wanted.workspace_id
         and deprecated_external_ids.profile_id = wanted.id
       limit ${MAX_DEPRECATED}) as those
-  ) as found`;
+  ) as found`);
 
 /** Returns the number of deprecated external ids of each profile, up to MAX_DEPRECATED. */
 export async function countDeprecated(

@@ -5,6 +5,7 @@ import { type Actor, auditIn } from './audit.ts';
 import { describeApiKey, newApiKey } from './credentials.ts';
 import type { Database, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** All columns except the hash. */
 const columns = {
@@ -94,7 +95,7 @@ export interface CountedRequests {
 }
 
 /** Upserts in primary key order, so that two web processes lock the rows in the same order. */
-const addKeyUsageStatement = `
+const addKeyUsageStatement = withCitusForm(`
   insert into api_key_usage (workspace_id, api_key_id, day, bucket, requests, refused)
   select counted.workspace_id, counted.api_key_id, (now() at time zone 'utc')::date, counted.bucket, counted.requests,
     counted.refused
@@ -102,7 +103,7 @@ const addKeyUsageStatement = `
     as counted (workspace_id, api_key_id, bucket, requests, refused)
   order by counted.workspace_id, counted.api_key_id, counted.bucket
   on conflict (workspace_id, api_key_id, day, bucket) do update
-  set requests = api_key_usage.requests + excluded.requests, refused = api_key_usage.refused + excluded.refused`;
+  set requests = api_key_usage.requests + excluded.requests, refused = api_key_usage.refused + excluded.refused`);
 
 /** Adds requests to today's counts, in UTC. */
 export async function addKeyUsage(pool: Pool, counted: readonly CountedRequests[]): Promise<void> {

@@ -1,5 +1,6 @@
 import { textArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Maximum number of custom attribute names that are recorded per workspace. */
 export const MAX_NAMES = 10_000;
@@ -35,13 +36,13 @@ export async function countAttributeNames(tx: Connection, workspaceId: string): 
 }
 
 /** Upserts in primary key order, so that two transactions lock shared names in the same order. */
-const recordNamesStatement = `
+const recordNamesStatement = withCitusForm(`
   insert into custom_attribute_names as known (workspace_id, name, types, first_seen_at)
   select given.workspace_id, given.name, given.types, $4::timestamptz
   from unnest($1::uuid[], $2::text[], $3::smallint[]) as given (workspace_id, name, types)
   order by given.workspace_id, given.name
   on conflict (workspace_id, name) do update set types = known.types | excluded.types
-  where known.types | excluded.types <> known.types`;
+  where known.types | excluded.types <> known.types`);
 
 /** Records names with the types that were seen. A name of a workspace may occur only once. */
 export async function recordAttributeNames(

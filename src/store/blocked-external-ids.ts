@@ -1,5 +1,6 @@
 import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /**
  * Maximum number of blocked external ids of a workspace. Every web process holds them in memory and reads
@@ -25,7 +26,7 @@ interface DummyUsers {
  * Counts summaries by their primary keys, up to one more than the limit, and inserts in primary key order.
  * `known` is materialized, so that users who are already blocked or were unblocked are not counted.
  */
-const blockIfDummiesStatement = `
+const blockIfDummiesStatement = withCitusForm(`
   with known as materialized (
     select profiles.workspace_id, profiles.id, profiles.external_id, crowded.things
     from unnest($1::uuid[], $2::uuid[], $3::text[]) as crowded (workspace_id, profile_id, things)
@@ -88,7 +89,7 @@ const blockIfDummiesStatement = `
   left join blocked
     on blocked.workspace_id = placed.workspace_id
     and blocked.external_id = placed.external_id
-  group by placed.workspace_id`;
+  group by placed.workspace_id`);
 
 /**
  * Blocks the external ids of profiles that have more distinct event names or products than allowed. The

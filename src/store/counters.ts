@@ -2,6 +2,7 @@ import { nowDate } from '../platform/clock.ts';
 import { integerArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 export interface LaneCount {
   lane: number;
@@ -58,7 +59,7 @@ export interface UsageRow {
 /**
  * Upserts by primary key. The key contains the lane, so concurrent transactions never update the same row.
  */
-const countUsageStatement = `
+const countUsageStatement = withCitusForm(`
   insert into usage (workspace_id, day, lane, attributes, events, purchases, identity, subscriptions)
   select counted.workspace_id, (now() at time zone 'UTC')::date, counted.lane, counted.attributes,
     counted.events, counted.purchases, counted.identity, counted.subscriptions
@@ -70,7 +71,7 @@ const countUsageStatement = `
     events = usage.events + excluded.events,
     purchases = usage.purchases + excluded.purchases,
     identity = usage.identity + excluded.identity,
-    subscriptions = usage.subscriptions + excluded.subscriptions`;
+    subscriptions = usage.subscriptions + excluded.subscriptions`);
 
 /** Adds applied objects to the usage. Needs one row per workspace and lane. */
 export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void> {

@@ -11,6 +11,7 @@ import {
   locateDeadLetters,
 } from './dead-letters.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /**
  * Lists of dead letters across workspaces, for operators. A list first reads keys from the table, and then
@@ -60,7 +61,7 @@ async function keysOf(
 }
 
 /** Reads by primary key. */
-const listLettersStatement = `select ${listedColumns} from ${deadLettersTable}`;
+const listLettersStatement = withCitusForm(`select ${listedColumns} from ${deadLettersTable}`);
 
 /** Returns the dead letters in order of their ids. */
 async function lettersOf(pool: Pool, keys: DeadLetterKey[]): Promise<ListedDeadLetter[]> {
@@ -143,13 +144,13 @@ export interface WholeDeadLetter extends ListedDeadLetter {
  * Reads by primary key. Postgres stores the length before the value, so a value that is too long is not
  * decompressed.
  */
-const readLetterStatement = `
+const readLetterStatement = withCitusForm(`
   select ${listedColumns}, letters.job_name as "jobName",
     octet_length(letters.object::text) as bytes,
     case when octet_length(letters.object::text) <= $3::integer then letters.object::text end as object,
     letters.replayed_at as "replayedAt", letters.discarded_at as "discardedAt",
     letters.mended_at as "mendedAt", letters.mended_by as "mendedBy"
-  from ${deadLettersTable}`;
+  from ${deadLettersTable}`);
 
 /** Reads a dead letter. @param maxBytes limit for the object's JSON */
 export async function readDeadLetter(
@@ -169,7 +170,7 @@ export async function readDeadLetter(
 
 // Reads the view, which excludes dead letters of deleted users. Locks in id order, as every statement on dead
 // letters does.
-const discardStatement = `
+const discardStatement = withCitusForm(`
 with waiting as (
   select letters.workspace_id, letters.id
     from ${deadLettersTable}
@@ -181,7 +182,7 @@ update dead_letters
    set state = 'discarded', discarded_at = now(), discarded_by = $3, discard_reason = $4
   from waiting
  where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
-returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
+returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`);
 
 /** Operator and reason, for later readers. */
 interface Discard {
@@ -213,7 +214,7 @@ export async function discardDeadLetters(
 
 // Updates by primary key. Keeps the dead letter's earlier names, so that a delete of a user named before or
 // after the edit finds it.
-const mendStatement = `
+const mendStatement = withCitusForm(`
 with waiting as (
   select letters.workspace_id, letters.id
     from ${deadLettersTable}
@@ -226,7 +227,7 @@ update dead_letters
        identifiers = array(select distinct names.name from unnest(dead_letters.identifiers || $5::text[]) as names (name))
   from waiting
  where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
-returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
+returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`);
 
 /** New content of a dead letter's object. */
 interface Mended {
@@ -276,8 +277,8 @@ const closedStatement = (ofKind: string, order: string) => `
   order by letters.id desc
   limit $4::integer`;
 
-const selectClosedStatement = closedStatement('', '');
-const selectClosedOfKindStatement = closedStatement(`and ${KIND} = $5::text`, `${KIND} desc,`);
+const selectClosedStatement = withCitusForm(closedStatement('', ''));
+const selectClosedOfKindStatement = withCitusForm(closedStatement(`and ${KIND} = $5::text`, `${KIND} desc,`));
 
 /** List of dead letters that are not waiting, and a page of it. */
 interface ClosedPage {

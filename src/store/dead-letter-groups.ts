@@ -3,6 +3,7 @@ import { takePage } from '../platform/paging.ts';
 import type { Json } from '../profile/json.ts';
 import { type Pool, storable } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Characters of the reason that identify a group. */
 export const GROUP_REASON = 120;
@@ -54,7 +55,7 @@ export interface DeadLetterGroup extends MetGroup, Counted {
  * the cost is one lookup per group, however many dead letters it has. A limit stops the steps. Rows are in
  * the order of the given workspaces and the steps.
  */
-const walkGroupsStatement = `
+const walkGroupsStatement = withCitusForm(`
   select wanted.workspace_id as "workspaceId", groups.kind, groups.reason, groups.id as oldest
   from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as wanted (workspace_id, kind, reason, id)
   cross join lateral (
@@ -85,7 +86,7 @@ const walkGroupsStatement = `
     where $5::text is null or stepped.kind = $5::text
     limit $6::integer
   ) as groups
-  limit $6::integer`;
+  limit $6::integer`);
 
 /** Filter and start of a page of groups. */
 interface GroupsPage {
@@ -126,7 +127,7 @@ async function readGroups(
  * Reads a range of dead_letters_groups for each group. Counts stop at a limit, because the index is on
  * expressions and each dead letter needs a lookup in the table.
  */
-const countGroupsStatement = `
+const countGroupsStatement = withCitusForm(`
   select
     named.number::integer, counted.count::integer,
     (
@@ -148,7 +149,7 @@ const countGroupsStatement = `
       limit $4::integer + 1
     ) as letters
   ) as counted
-  where counted.count > 0`;
+  where counted.count > 0`);
 
 async function countGroups<Met extends GroupName>(
   pool: Pool,
@@ -271,7 +272,7 @@ export const listedColumns = `
  * Reads a range of dead_letters_groups. Reads up to twice the page size, since dead letters of deleted users
  * that are being erased are skipped.
  */
-const selectOfGroupStatement = `
+const selectOfGroupStatement = withCitusForm(`
   select ${listedColumns},
     case
       when octet_length(letters.object::text) <= ${LISTED_BYTES} then letters.object
@@ -288,7 +289,7 @@ const selectOfGroupStatement = `
   ) as page
   join kept_dead_letters as letters on letters.workspace_id = $1::uuid and letters.id = page.id
   order by letters.id desc
-  limit $5::integer`;
+  limit $5::integer`);
 
 /** A page of a group. */
 interface GroupPage extends GroupName {

@@ -3,6 +3,7 @@ import type { Json } from '../profile/json.ts';
 import type { AuditEntry } from './audit.ts';
 import type { Connection, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /**
  * `waiting`: needs an operator. `replaying`: enqueued again and not applied yet. `replayed`: applied.
@@ -112,7 +113,7 @@ export function forDeadLetters<Row>(
 }
 
 // A concurrent claim waits for the row and then finds that it is no longer waiting. Locks in id order.
-const claimWaitingForReplayStatement = `
+const claimWaitingForReplayStatement = withCitusForm(`
 with waiting as (
   select letters.workspace_id, letters.id
     from ${deadLettersTable}
@@ -124,7 +125,7 @@ update dead_letters
    set state = 'replaying', replays = dead_letters.replays + 1
   from waiting
  where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
-returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
+returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`);
 
 /**
  * Claims those of the dead letters that are waiting and increments their replay number.
@@ -159,7 +160,7 @@ export function deadLettersAudited(
 
 // Locks in id order, as every statement on dead letters does. Reads the view, which excludes dead letters of
 // deleted users.
-const markReplayedStatement = `
+const markReplayedStatement = withCitusForm(`
 with applied as (
   select letters.workspace_id, letters.id from ${deadLettersTable} order by letters.id for update of letters
 )
@@ -167,7 +168,7 @@ update dead_letters
    set state = 'replayed', replayed_at = now()
   from applied
  where dead_letters.workspace_id is not distinct from applied.workspace_id and dead_letters.id = applied.id
-returning dead_letters.id`;
+returning dead_letters.id`);
 
 /**
  * Marks dead letters as replayed in the transaction that applies their objects.
@@ -188,11 +189,11 @@ export async function markReplayed(
 }
 
 /** Reads by the index on workspace and request. */
-const selectByRequestStatement = `
+const selectByRequestStatement = withCitusForm(`
 select ${deadLetterColumns}
   from kept_dead_letters as letters
  where letters.workspace_id = $1::uuid and letters.request_id = $2::text
- order by letters.id`;
+ order by letters.id`);
 
 /** Returns the dead letters of a request, in the order in which their objects were accepted. */
 export async function selectByRequest(
@@ -235,11 +236,11 @@ export async function countFailedByRequest(
 }
 
 /** Postgres stores the length before the value, so a value that is too long is not decompressed. */
-const selectDeadLettersStatement = `
+const selectDeadLettersStatement = withCitusForm(`
 select ${columnsWith(`case when octet_length(letters.object::text) <= $3::integer then letters.object
     else to_json('more than ' || $3::integer || ' bytes') end`)}
   from ${deadLettersTable}
- order by letters.id`;
+ order by letters.id`);
 
 /** Larger than any object. */
 export const ANY_BYTES = 2 ** 31 - 1;
@@ -285,7 +286,7 @@ select dead_letters.id, dead_letters.workspace_id as "workspaceId", dead_letters
  limit 2 * $1::integer`;
 
 /** Reads by primary key. */
-const selectKeptStatement = `select letters.id from ${deadLettersTable}`;
+const selectKeptStatement = withCitusForm(`select letters.id from ${deadLettersTable}`);
 
 /** Returns up to `limit` waiting dead letters, most recently accepted first. */
 export async function selectLatestWaiting(

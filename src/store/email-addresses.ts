@@ -2,6 +2,7 @@ import { textArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { MAX_HOLDERS } from './identifiers.ts';
 import { ROWS_AT_ONCE } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 import { requestErasures } from './stream-erasures.ts';
 import { marks } from './subscription-states.ts';
 
@@ -15,7 +16,7 @@ export interface EmailState {
  * Upserts in primary key order; an address may occur only once. `changed_at` is kept if the state is the
  * same.
  */
-const setEmailStatesStatement = `
+const setEmailStatesStatement = withCitusForm(`
   insert into email_addresses (workspace_id, email, state, changed_at)
   select given.workspace_id, given.email, given.state, $4::timestamptz
   from unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, email, state)
@@ -23,7 +24,7 @@ const setEmailStatesStatement = `
   on conflict (workspace_id, email) do update set
     state = excluded.state,
     changed_at = case
-      when email_addresses.state = excluded.state then email_addresses.changed_at else excluded.changed_at end`;
+      when email_addresses.state = excluded.state then email_addresses.changed_at else excluded.changed_at end`);
 
 /** Returns the parameters $1 to $3. */
 function stateValues(states: EmailState[]): Buffer[] {
@@ -47,7 +48,7 @@ export async function setEmailStates(tx: Connection, states: EmailState[], now: 
  * Inserts in primary key order. An address that already has a state keeps it; a row that only records a hard
  * bounce has no state and takes the new one.
  */
-const takeEmailStatesStatement = `
+const takeEmailStatesStatement = withCitusForm(`
   insert into email_addresses (workspace_id, email, state, changed_at)
   select given.workspace_id, given.email, given.state, $4::timestamptz
   from unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, email, state)
@@ -55,7 +56,7 @@ const takeEmailStatesStatement = `
   on conflict (workspace_id, email) do update set
     state = excluded.state,
     changed_at = excluded.changed_at
-  where email_addresses.state is null`;
+  where email_addresses.state is null`);
 
 /**
  * Gives addresses the global state that a profile had before it had an address. An address may occur only
@@ -79,7 +80,7 @@ export interface HardBounce {
  * Writes in primary key order; an address may occur only once. A repeated bounce keeps the time of the first
  * one.
  */
-const setHardBouncesStatement = `
+const setHardBouncesStatement = withCitusForm(`
   with given as (
     select *
     from unnest($1::uuid[], $2::text[], $3::boolean[]) as given (workspace_id, email, hard_bounced)
@@ -97,7 +98,7 @@ const setHardBouncesStatement = `
   where given.hard_bounced
   order by given.workspace_id, given.email
   on conflict (workspace_id, email) do update set hard_bounced_at = excluded.hard_bounced_at
-  where email_addresses.hard_bounced_at is null`;
+  where email_addresses.hard_bounced_at is null`);
 
 /** Records hard bounces of addresses, or clears them. An address does not have to belong to a profile. */
 export async function setHardBounces(tx: Connection, bounces: HardBounce[], now: string): Promise<void> {
@@ -124,7 +125,7 @@ export interface ClearedSpam {
  * Selects addresses that more than MAX_HOLDERS profiles have. Uses the index profiles_email and stops one
  * entry after the limit.
  */
-const crowded = `
+const crowded = withCitusForm(`
   select given.workspace_id as "workspaceId", given.email
   from unnest($1::uuid[], $2::text[]) as given (workspace_id, email)
   where (
@@ -132,7 +133,7 @@ const crowded = `
     from profiles
     where profiles.workspace_id = given.workspace_id and profiles.email = given.email
     offset ${MAX_HOLDERS}
-    limit 1) is not null`;
+    limit 1) is not null`);
 
 /** Returns the addresses that belong to more profiles than one object may change. */
 export async function findCrowdedEmails(
@@ -166,25 +167,25 @@ const marked = `
   )`;
 
 /** Locks in id order, so that the history rows written next match the rows that the update changes. */
-const lockMarkedStatement = `${marked}
+const lockMarkedStatement = withCitusForm(`${marked}
   select profiles.id
   from profiles
   where (profiles.workspace_id, profiles.id) in (select marked.workspace_id, marked.id from marked)
     and profiles.marked_email_as_spam_at is not null
   order by profiles.id
-  for update`;
+  for update`);
 
-const recordMarkedStatement = `${marked}
+const recordMarkedStatement = withCitusForm(`${marked}
   insert into subscription_history (
     workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
   select
     marked.workspace_id, 'profile', marked.id::text, 'spam', '${marks.spam}', null, $4::timestamptz, marked.request_id
-  from marked`;
+  from marked`);
 
-const clearMarkedStatement = `${marked}
+const clearMarkedStatement = withCitusForm(`${marked}
   update profiles set marked_email_as_spam_at = null
   from marked
-  where profiles.workspace_id = marked.workspace_id and profiles.id = marked.id`;
+  where profiles.workspace_id = marked.workspace_id and profiles.id = marked.id`);
 
 /**
  * Clears the spam mark of every profile that has one of the addresses. This does not count as an update of
@@ -210,7 +211,7 @@ export async function clearSpamMarks(tx: Connection, cleared: ClearedSpam[], now
  * planner from joining whole tables. If a history is longer than one slice, it is marked as dropped, and a
  * background job erases the rest.
  */
-const dropUnheldAddressesStatement = `
+const dropUnheldAddressesStatement = withCitusForm(`
   with unheld as materialized (
     select given.workspace_id, given.kind, given.address
     from unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, kind, address)
@@ -285,7 +286,7 @@ const dropUnheldAddressesStatement = `
   delete from email_addresses using unheld
   where unheld.kind = 'email'
     and email_addresses.workspace_id = unheld.workspace_id
-    and email_addresses.email = unheld.address`;
+    and email_addresses.email = unheld.address`);
 
 export interface HeldAddress {
   workspaceId: string;

@@ -3,6 +3,7 @@ import { uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /**
  * A table with rows that belong to profiles: its key columns apart from the workspace, and the condition for
@@ -69,7 +70,10 @@ const statementOf = (tables: Dependent[]) => `
     .join(',\n  ')}
   select (${tables.map(({ table }) => `(select count(*) from ${table}_gone)`).join(' + ')})::integer as gone`;
 
-const statements = { names: statementOf(names), belongings: statementOf(belongings) };
+const statements = {
+  names: withCitusForm(statementOf(names)),
+  belongings: withCitusForm(statementOf(belongings)),
+};
 
 /**
  * Erases a slice of the rows of removed profiles. Remaining rows have no effect, because they are only read
@@ -97,7 +101,8 @@ export type ActivityTable = 'events' | 'purchases';
  * Reads the profile's part of the primary key, then deletes by the whole key. Without the profile in the
  * condition, each row would need a scan.
  */
-const eraseActivityStatement = (table: ActivityTable) => `
+const eraseActivityStatement = (table: ActivityTable) =>
+  withCitusForm(`
   with slice as materialized (
     select ${table}.workspace_id, ${table}.profile_id, ${table}.id
     from ${keysTable}
@@ -109,7 +114,12 @@ const eraseActivityStatement = (table: ActivityTable) => `
   delete from ${table} using slice
   where ${table}.workspace_id = slice.workspace_id
     and ${table}.profile_id = slice.profile_id
-    and ${table}.id = slice.id`;
+    and ${table}.id = slice.id`);
+
+const activityStatements = {
+  events: eraseActivityStatement('events'),
+  purchases: eraseActivityStatement('purchases'),
+};
 
 /** Erases up to `limit` rows of the profiles and returns their number. */
 export async function eraseActivity(
@@ -119,7 +129,7 @@ export async function eraseActivity(
 ): Promise<number> {
   const { rowCount } = await tx.query({
     name: `erase-${table}`,
-    text: eraseActivityStatement(table),
+    text: activityStatements[table],
     values: [...keyValues(keys), limit],
   });
   return rowCount ?? 0;
@@ -201,12 +211,12 @@ export async function eraseHistories(pool: Pool, limit: number): Promise<boolean
  * Inserts by primary key. Profiles that were merged into these are marked in the background, see
  * `spreadDeletes`.
  */
-const recordDeletesStatement = `
+const recordDeletesStatement = withCitusForm(`
   insert into removed_profiles (workspace_id, profile_id, fate, removed_at)
   select wanted.workspace_id, wanted.id, 'deleted', $3::timestamptz
   from ${keysTable}
   order by wanted.workspace_id, wanted.id
-  on conflict (workspace_id, profile_id) do update set fate = 'deleted'`;
+  on conflict (workspace_id, profile_id) do update set fate = 'deleted'`);
 
 /** Requests the erasure of all data of the profiles. */
 export async function recordDeletes(tx: Connection, keys: ProfileKey[], now: string): Promise<void> {
@@ -214,7 +224,7 @@ export async function recordDeletes(tx: Connection, keys: ProfileKey[], now: str
 }
 
 /** Deletes by the primary keys of user_aliases and profiles. */
-const freeAliasesStatement = `
+const freeAliasesStatement = withCitusForm(`
   delete from user_aliases
   using unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, alias_label, alias_name)
   where user_aliases.workspace_id = given.workspace_id
@@ -223,10 +233,10 @@ const freeAliasesStatement = `
     and (
       select 1 from profiles
       where profiles.workspace_id = user_aliases.workspace_id and profiles.id = user_aliases.profile_id
-      limit 1) is null`;
+      limit 1) is null`);
 
 /** Deletes by the primary keys of deprecated_external_ids and profiles. */
-const freeExternalIdsStatement = `
+const freeExternalIdsStatement = withCitusForm(`
   delete from deprecated_external_ids
   using unnest($1::uuid[], $2::text[]) as given (workspace_id, external_id)
   where deprecated_external_ids.workspace_id = given.workspace_id
@@ -235,7 +245,7 @@ const freeExternalIdsStatement = `
       select 1 from profiles
       where profiles.workspace_id = deprecated_external_ids.workspace_id
         and profiles.id = deprecated_external_ids.profile_id
-      limit 1) is null`;
+      limit 1) is null`);
 
 /**
  * Deletes aliases of removed profiles that are about to be assigned again. Such an alias names no user but

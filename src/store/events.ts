@@ -13,6 +13,7 @@ import {
 } from './columns.ts';
 import type { Connection } from './database.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 export interface EventRow {
   workspaceId: string;
@@ -72,7 +73,7 @@ const summarizeEvents = (given: string, now: string) => `
  * Appends the events, and adds them to the summaries of their profiles and to the hourly series. A single
  * statement, so that the rows are parsed once.
  */
-const recordEventsStatement = `
+const recordEventsStatement = withCitusForm(`
   with given as materialized (
     select *
     from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[],
@@ -80,7 +81,7 @@ const recordEventsStatement = `
       as given (workspace_id, id, profile_id, name, "time", app_id, properties, ordinal, lane)
   ), appended as (${appendEvents('given')}
   ), counted as (${countGivenEvents}
-  )${summarizeEvents('given', '$10')}`;
+  )${summarizeEvents('given', '$10')}`);
 
 /**
  * Records events.
@@ -115,19 +116,23 @@ export function recordEvents(tx: Connection, events: EventRow[], now: string): R
   return { profileIds: elementsOf(values[2]!), ids: elementsOf(values[1]!), stored };
 }
 
-const appendEventsStatement =
+const appendEventsStatement = withCitusForm(
   appendEvents(`unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[],
-      $6::text[], $7::jsonb[]) as given (workspace_id, id, profile_id, name, "time", app_id, properties)`);
-
-const summarizeEventsStatement = summarizeEvents(
-  `unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::integer[])
-    as given (workspace_id, profile_id, name, "time", ordinal)`,
-  '$6',
+      $6::text[], $7::jsonb[]) as given (workspace_id, id, profile_id, name, "time", app_id, properties)`),
 );
 
-const countEventsStatement =
+const summarizeEventsStatement = withCitusForm(
+  summarizeEvents(
+    `unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::integer[])
+    as given (workspace_id, profile_id, name, "time", ordinal)`,
+    '$6',
+  ),
+);
+
+const countEventsStatement = withCitusForm(
   countedFrom.events(`unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[], $5::integer[])
-    as given (workspace_id, name, "time", app_id, lane)`);
+    as given (workspace_id, name, "time", app_id, lane)`),
+);
 
 /**
  * Same as `recordEvents` with one statement per table, for a distributed Postgres. A statement that writes
@@ -169,7 +174,7 @@ export function recordEventsApart(tx: Connection, events: EventRow[], now: strin
  * Moves up to $4 rows of each merged profile to the kept one, by primary key. Sorted, so that two lanes lock
  * in the same order.
  */
-const mergeEventSummariesStatement = `
+const mergeEventSummariesStatement = withCitusForm(`
   with slice as materialized (
     select pairs.workspace_id, pairs.merged_id, pairs.kept_id, summary.name
     from ${pairsTable}
@@ -195,7 +200,7 @@ const mergeEventSummariesStatement = `
   group by taken.workspace_id, taken.kept_id, taken.name
   order by taken.workspace_id, taken.kept_id, taken.name
   on conflict (workspace_id, profile_id, name) do update set
-    ${mergedColumns(mergeRules.event_summaries, { kept: 'event_summaries', merged: 'excluded' })}`;
+    ${mergedColumns(mergeRules.event_summaries, { kept: 'event_summaries', merged: 'excluded' })}`);
 
 /** Merges event summaries. @returns the number of rows of kept profiles that were written */
 export async function mergeEventSummaries(
@@ -219,7 +224,7 @@ const MAX_APPS = 500;
  * Updates by primary key. Sessions of an app that the kept profile has not used are not merged. The limit
  * keeps the planner from scanning a whole workspace.
  */
-const mergeAppSummariesStatement = `
+const mergeAppSummariesStatement = withCitusForm(`
   with merged as materialized (
     select pairs.kept_id, hit.*
     from ${pairsTable}
@@ -236,7 +241,7 @@ const mergeAppSummariesStatement = `
   from merged
   where app_summaries.workspace_id = merged.workspace_id
     and app_summaries.profile_id = merged.kept_id
-    and app_summaries.app_id = merged.app_id`;
+    and app_summaries.app_id = merged.app_id`);
 
 export async function mergeAppSummaries(tx: Connection, pairs: MergePair[]): Promise<void> {
   await tx.query({

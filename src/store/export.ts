@@ -1,6 +1,7 @@
 import type { ExportedUser } from '../profile/attribute-rule.ts';
 import { columnsWith } from '../profile/standard-columns.ts';
 import { iso, type Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** A stored user in the form of an export, which the statement builds. */
 export interface StoredUser extends ExportedUser {
@@ -149,7 +150,7 @@ const attributeColumns = columnsWith(({ merge }) => merge)
   .join(',\n    ');
 
 /** Reads by primary keys, user_aliases_profile and push_tokens_profile, in one snapshot; takes no lock. */
-const readProfilesStatement = `
+const readProfilesStatement = withCitusForm(`
   select
     profiles.id,
     profiles.external_id,
@@ -174,7 +175,7 @@ const readProfilesStatement = `
     on email_addresses.workspace_id = profiles.workspace_id
     and email_addresses.email = profiles.email
   where profiles.workspace_id = $1::uuid
-    and profiles.id = any($2::uuid[])`;
+    and profiles.id = any($2::uuid[])`);
 
 /**
  * Returns complete users, unordered. Users that were removed in the meantime are omitted.

@@ -1,6 +1,7 @@
 import type { Identifier } from '../profile/identifier.ts';
 import { type Connection, storable } from './database.ts';
 import { identifierText } from './dead-letters.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** An object that cannot be applied by a retry, as the worker records it. */
 export interface FailedObject {
@@ -34,7 +35,7 @@ export interface FailedObject {
  * `described` is a separate query, so that a distributed Postgres assigns places at the coordinator, like all
  * others. Otherwise the node of the users would assign numbers that a delete cannot compare with.
  */
-const insertDeadLettersStatement = `
+const insertDeadLettersStatement = withCitusForm(`
 with described as materialized (
 select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.job_name,
        failed.object::json as object, failed.reason, array(
@@ -94,7 +95,7 @@ select described.id, described.workspace_id, described.request_id, described.kin
        described.reason, described.identifiers
   from described
     on conflict (id) do update
-   set state = 'waiting', reason = excluded.reason, failed_at = excluded.failed_at`;
+   set state = 'waiting', reason = excluded.reason, failed_at = excluded.failed_at`);
 
 /**
  * Inserts dead letters in the transaction that applies their envelope. A dead letter whose replay has failed

@@ -1,5 +1,6 @@
 import { texts, uuids } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Columns of a stored profile that appliers need, whichever identifier found it. */
 export interface ProfileRow {
@@ -21,12 +22,12 @@ export const profileColumns = `
     profiles.phone_valid as "phoneValid"`;
 
 /** Reads by primary key; takes no lock. */
-const findByIdStatement = `
+const findByIdStatement = withCitusForm(`
   select ${profileColumns}
   from unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)
   join profiles
     on profiles.workspace_id = wanted.workspace_id
-    and profiles.id = wanted.id`;
+    and profiles.id = wanted.id`);
 
 export async function findById(tx: Connection, workspaceIds: string[], ids: string[]): Promise<ProfileRow[]> {
   const { rows } = await tx.query<ProfileRow>({
@@ -59,7 +60,7 @@ export interface FoundProfile {
 }
 
 /** Reads by the unique index profiles_external_id; takes no lock. */
-const findByExternalIdStatement = `
+const findByExternalIdStatement = withCitusForm(`
   select
     wanted.place::integer,
     profiles.id,
@@ -74,7 +75,7 @@ const findByExternalIdStatement = `
     where profiles.workspace_id = wanted.workspace_id
       and profiles.external_id = wanted.external_id
     limit 1
-  ) as profiles`;
+  ) as profiles`);
 
 /**
  * Returns the profiles with the given external ids. Columns that the caller already has are omitted, because
@@ -97,7 +98,7 @@ export async function findByExternalId(
  * Reads by the unique index profiles_external_id; takes no lock. Returns all ids in one row, because separate
  * rows cost both sides more than the lookup.
  */
-const findIdsByExternalIdStatement = `
+const findIdsByExternalIdStatement = withCitusForm(`
   select json_agg(profiles.id order by wanted.place) as ids
   from unnest($1::uuid[], $2::text[]) with ordinality as wanted (workspace_id, external_id, place)
   left join lateral (
@@ -106,7 +107,7 @@ const findIdsByExternalIdStatement = `
     where profiles.workspace_id = wanted.workspace_id
       and profiles.external_id = wanted.external_id
     limit 1
-  ) as profiles on true`;
+  ) as profiles on true`);
 
 /** Returns the profile id for each external id, in order; null if no profile has it. */
 export async function findIdsByExternalId(
@@ -211,7 +212,7 @@ function sharingStatement(column: 'email' | 'phone', condition: string): string 
   ) as profiles`;
 }
 
-const findByEmailStatement = sharingStatement('email', 'true');
+const findByEmailStatement = withCitusForm(sharingStatement('email', 'true'));
 
 /** Returns the profiles that share each email address, best match first, up to MAX_SHARING per address. */
 export async function findByEmail(
@@ -227,7 +228,7 @@ export async function findByEmail(
   return rows;
 }
 
-const findByPhoneStatement = sharingStatement('phone', 'profiles.phone_valid');
+const findByPhoneStatement = withCitusForm(sharingStatement('phone', 'profiles.phone_valid'));
 
 /**
  * Returns the profiles that share each valid phone number, best match first, up to MAX_SHARING per number.
@@ -247,7 +248,8 @@ export async function findByPhone(
 
 const wanted = { workspaceId: 'wanted.workspace_id', address: 'wanted.address' };
 
-const statementOf = (column: 'email' | 'phone', condition: string) => `
+const statementOf = (column: 'email' | 'phone', condition: string) =>
+  withCitusForm(`
   select ${profileColumns}, wanted.address
   from unnest($1::uuid[], $2::text[]) as wanted (workspace_id, address)
   cross join lateral (
@@ -255,7 +257,7 @@ const statementOf = (column: 'email' | 'phone', condition: string) => `
     from (${holdersOf({ column, ...wanted }, condition, MAX_HOLDERS + 1)}
     ) as profiles
   ) as profiles
-  order by wanted.address, profiles.seen, profiles.id`;
+  order by wanted.address, profiles.seen, profiles.id`);
 
 const statements = {
   email: statementOf('email', 'true'),

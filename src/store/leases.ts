@@ -3,6 +3,7 @@ import { type Poller, poll } from '../platform/poll.ts';
 import { type LinkedSignal, linkSignals } from '../platform/time-limit.ts';
 import type { Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** A table whose rows are leased: one process at a time works on a row, until the lease ends. */
 interface LeaseTable {
@@ -158,7 +159,9 @@ export function takeOldestOf(
   group by ${table}.workspace_id
   order by min(${table}.${until}) nulls first
   limit ${WORKSPACES}`,
-    inWorkspace: statement(`${table}.workspace_id = ${parameter(4)}::uuid and`, orderInWorkspace),
+    inWorkspace: withCitusForm(
+      statement(`${table}.workspace_id = ${parameter(4)}::uuid and`, orderInWorkspace),
+    ),
   };
 }
 

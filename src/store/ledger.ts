@@ -1,7 +1,7 @@
 import { idBytes } from '../jobs/traces.ts';
 import { NIL_UUID } from '../platform/ids.ts';
 import { type Connection, iso, type Pool } from './database.ts';
-import { isOf } from './one-workspace.ts';
+import { isOf, withCitusForm } from './one-workspace.ts';
 
 /** SQL of the store's clock: ISO 8601 with microseconds, which a Date would truncate. */
 export const storeClock = iso('clock_timestamp()', 'US');
@@ -12,7 +12,7 @@ export const storeClock = iso('clock_timestamp()', 'US');
  * claim in the same order. The setting declares that the worker reads the remaining objects of cut envelopes:
  * the trigger keep_cut_envelopes rejects a worker that does not set it.
  */
-const claimEnvelopesStatement = `
+const claimEnvelopesStatement = withCitusForm(`
   with claimed as (
     insert into ledger (workspace_id, envelope_id, requests)
     select given.workspace_id, given.envelope_id, given.requests
@@ -28,7 +28,7 @@ const claimEnvelopesStatement = `
       from stream_destinations
       where stream_destinations.workspace_id = any($4::uuid[])
     ) as streamed,
-    ${storeClock} as now`;
+    ${storeClock} as now`);
 
 /** Workspace id of an envelope that has objects of several workspaces. */
 export const SHARED = NIL_UUID;
@@ -80,11 +80,11 @@ export interface CutEnvelope extends EnvelopeKey {
  * Reads by primary key. A separate statement, because a claim that waited for another transaction does not
  * see what that transaction wrote. Workers of earlier releases store no workspace.
  */
-const readCutStatement = `
+const readCutStatement = withCitusForm(`
   select cut_envelopes.envelope_id::text as id, cut_envelopes.left_places as left
   from ${keysTable}
   join cut_envelopes
-    on cut_envelopes.envelope_id = given.envelope_id and ${isOf('cut_envelopes', 'given')}`;
+    on cut_envelopes.envelope_id = given.envelope_id and ${isOf('cut_envelopes', 'given')}`);
 
 /** Returns the remaining objects of claimed envelopes. Envelopes that were never cut are omitted. */
 export async function readCutEnvelopes(
@@ -100,16 +100,16 @@ export async function readCutEnvelopes(
 }
 
 /** Deletes by primary key. */
-const releaseStatement = `
+const releaseStatement = withCitusForm(`
   delete from ledger using ${keysTable}
-  where ledger.workspace_id = given.workspace_id and ledger.envelope_id = given.envelope_id`;
+  where ledger.workspace_id = given.workspace_id and ledger.envelope_id = given.envelope_id`);
 
 /** Upserts by primary key; the caller sorts the rows. */
-const cutStatement = `
+const cutStatement = withCitusForm(`
   insert into cut_envelopes (workspace_id, envelope_id, left_places, cut_at)
   select cut.workspace_id, cut.id, cut.left_places, now()
   from jsonb_to_recordset($1::jsonb) as cut (workspace_id uuid, id uuid, left_places integer[])
-  on conflict (envelope_id) do update set left_places = excluded.left_places, cut_at = excluded.cut_at`;
+  on conflict (envelope_id) do update set left_places = excluded.left_places, cut_at = excluded.cut_at`);
 
 /**
  * Releases claimed envelopes when the transaction commits, so that the next worker that claims them applies
@@ -129,9 +129,9 @@ export async function cutEnvelopes(tx: Connection, cut: CutEnvelope[]): Promise<
 }
 
 /** Deletes by primary key. */
-const dropCutStatement = `
+const dropCutStatement = withCitusForm(`
   delete from cut_envelopes using ${keysTable}
-  where cut_envelopes.envelope_id = given.envelope_id and ${isOf('cut_envelopes', 'given')}`;
+  where cut_envelopes.envelope_id = given.envelope_id and ${isOf('cut_envelopes', 'given')}`);
 
 /** Deletes the records of cut envelopes that are now completely applied. */
 export async function dropCutEnvelopes(tx: Connection, keys: EnvelopeKey[]): Promise<void> {
@@ -258,11 +258,11 @@ export async function readApplied(
 }
 
 /** Inserts by primary key. */
-const recordWholeStatement = `
+const recordWholeStatement = withCitusForm(`
   insert into ledger (workspace_id, envelope_id)
   select given.workspace_id, given.envelope_id
   from unnest($1::uuid[], $2::uuid[]) as given (workspace_id, envelope_id)
-  on conflict do nothing`;
+  on conflict do nothing`);
 
 /** Records that all parts of shared envelopes have been applied. Called after the parts of all workspaces. */
 export async function recordWhole(pool: Pool, ids: string[]): Promise<void> {

@@ -3,6 +3,7 @@ import { uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { identifierText } from './dead-letters.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 import { nameOfText } from './refused-of-users.ts';
 
 /**
@@ -54,7 +55,7 @@ const lastFailure = "pg_sequence_last_value('failure_places')";
  *
  * The limits keep the planner from scanning a whole table or workspace.
  */
-const forgetDeadLettersStatement = `
+const forgetDeadLettersStatement = withCitusForm(`
   with wanted as materialized (
     select wanted.workspace_id, wanted.id, wanted.id as owner_id, profile.external_id, profile.email, profile.phone
     from unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)
@@ -116,7 +117,7 @@ const forgetDeadLettersStatement = `
   )
   insert into left_names (workspace_id, name, owner_id, up_to)
   select left_behind.workspace_id, left_behind.name, left_behind.owner_id, ${lastFailure}
-  from left_behind`;
+  from left_behind`);
 
 /**
  * Deletes refused objects of deleted users, and hides all objects that wait for them, so that data accepted before a delete never returns after
@@ -146,7 +147,7 @@ export async function forgetDeadLetters(
  * Reads by primary keys and the profile indexes of the tables that it uses. The limit keeps the planner from
  * scanning a whole workspace.
  */
-const handOverDeadLettersStatement = `
+const handOverDeadLettersStatement = withCitusForm(`
   with wanted as materialized (
     select pairs.workspace_id, pairs.merged_id as id, pairs.merged_id as owner_id, profile.external_id
     from ${pairsTable}
@@ -162,7 +163,7 @@ const handOverDeadLettersStatement = `
   insert into left_names (workspace_id, name, owner_id, up_to)
   select names.workspace_id, names.name, names.owner_id, ${lastFailure}
   from names
-  where ${hasFailures('names')}`;
+  where ${hasFailures('names')}`);
 
 /**
  * Assigns the objects that wait for a merged user to the kept user as well, so that a delete of the kept user
@@ -181,7 +182,7 @@ export async function handOverDeadLetters(tx: Connection, pairs: MergePair[]): P
  * Deletes up to $3 names per profile for which no object waits, by left_names_owner and the primary key.
  * Comparisons that no index supports leave the planner only one access path each.
  */
-const deleteNamesStatement = `
+const deleteNamesStatement = withCitusForm(`
   with done as materialized (
     select hit.workspace_id, hit.name, hit.owner_id
     from ${keysTable}
@@ -203,7 +204,7 @@ const deleteNamesStatement = `
   delete from left_names using done
   where left_names.workspace_id = done.workspace_id
     and left_names.name = done.name
-    and left_names.owner_id is not distinct from done.owner_id`;
+    and left_names.owner_id is not distinct from done.owner_id`);
 
 /**
  * Deletes the names of removed profiles whose waiting objects are all processed.

@@ -2,6 +2,7 @@ import { mergeRules } from '../profile/merge-rules.ts';
 import type { MergeRule } from '../profile/standard-columns.ts';
 import { uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 import { marks } from './subscription-states.ts';
 
 /** A merge: `mergedId` is merged into `keptId` and removed. In one set, a profile occurs in only one pair. */
@@ -112,7 +113,7 @@ const sideOf = (id: 'merged_id' | 'kept_id') => `(
   )`;
 
 /** Inserts by primary key. Records a spam mark that is new to the kept profile in the history. */
-const recordMarksStatement = `
+const recordMarksStatement = withCitusForm(`
   with reported as materialized (
     select pairs.workspace_id, pairs.kept_id, pairs.request_id
     from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) as pairs (workspace_id, merged_id, kept_id, request_id)
@@ -123,10 +124,10 @@ const recordMarksStatement = `
   insert into subscription_history (
     workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
   select reported.workspace_id, 'profile', reported.kept_id::text, 'spam', null, '${marks.spam}', $5::timestamptz, reported.request_id
-  from reported`;
+  from reported`);
 
 /** Updates by primary key. Both rows are locked already. */
-const mergeProfilesStatement = `
+const mergeProfilesStatement = withCitusForm(`
   update profiles set
     ${mergedColumns(mergeRules.profiles, { kept: 'profiles', merged: 'merged' }, separateColumns)},
     latitude = case when profiles.latitude is null then merged.latitude else profiles.latitude end,
@@ -135,7 +136,7 @@ const mergeProfilesStatement = `
   from ${pairsTable}
   cross join lateral ${sideOf('merged_id')} as merged
   where profiles.workspace_id = pairs.workspace_id
-    and profiles.id = pairs.kept_id`;
+    and profiles.id = pairs.kept_id`);
 
 /** Fills missing values of the kept profiles by the rules of `mergeRules`. */
 export async function mergeProfiles(tx: Connection, pairs: MergePair[], now: string): Promise<void> {
@@ -151,7 +152,7 @@ export async function mergeProfiles(tx: Connection, pairs: MergePair[], now: str
  * Inserts a forwarding row for each merge: from now on, events and purchases of the merged profile belong to
  * the kept profile. The tombstone makes a background job move late rows.
  */
-const recordMergesStatement = `
+const recordMergesStatement = withCitusForm(`
   with moved as (
     insert into merged_profiles (workspace_id, profile_id, kept_id, merged_at, external_id)
     select pairs.workspace_id, pairs.merged_id, pairs.kept_id, $4::timestamptz, (
@@ -163,7 +164,7 @@ const recordMergesStatement = `
   )
   insert into removed_profiles (workspace_id, profile_id, fate, removed_at)
   select pairs.workspace_id, pairs.merged_id, 'merged', $4::timestamptz
-  from ${pairsTable}`;
+  from ${pairsTable}`);
 
 export async function recordMerges(tx: Connection, pairs: MergePair[], now: string): Promise<void> {
   await tx.query({ name: 'record-merges', text: recordMergesStatement, values: [...pairValues(pairs), now] });

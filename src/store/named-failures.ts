@@ -1,5 +1,6 @@
 import type { Connection, Pool } from './database.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /**
  * CTEs that assign dead letters and failed rows to a kept user. The input `slice` has the columns place, old
@@ -96,7 +97,7 @@ const named = `
   )
   select ((select count(*) from letters_renamed) + (select count(*) from rows_renamed))::integer as brought`;
 
-const statements = { owned, named };
+const statements = { owned: withCitusForm(owned), named: withCitusForm(named) };
 
 /**
  * Assigns a slice of the dead letters and failed rows of merged users to the kept users. `owned`: objects
@@ -123,7 +124,7 @@ export async function bringFailures(
  * indexes on places. Dead letters are locked in id order, as in every statement on them, and failed rows in
  * the order of their places.
  */
-const eraseStatement = `
+const eraseStatement = withCitusForm(`
   with wanted as materialized (
     select * from ${keysTable}
   ), slice as materialized (
@@ -177,7 +178,7 @@ const eraseStatement = `
     where sync_row_errors.place = failed_rows.place and sync_row_errors.workspace_id is not distinct from failed_rows.workspace_id
     returning 1
   )
-  select ((select count(*) from letters_gone) + (select count(*) from rows_gone))::integer as gone`;
+  select ((select count(*) from letters_gone) + (select count(*) from rows_gone))::integer as gone`);
 
 /**
  * Erases a slice of the dead letters and failed rows of deleted users. Readers no longer see them.
@@ -198,7 +199,7 @@ export async function eraseFailures(tx: Connection, keys: ProfileKey[], rowsOfEa
  * A name may have belonged to another user before. Such objects are included, because a delete of the user
  * also removes them.
  */
-const selectLettersOfUserStatement = `
+const selectLettersOfUserStatement = withCitusForm(`
   select letters.id, letters.kind, letters.reason, letters.state, letters.failed_at as "failedAt",
     places.place::text as place
   from (
@@ -226,7 +227,7 @@ const selectLettersOfUserStatement = `
     limit 1
   ) as letters
   order by places.place desc
-  limit $3::integer`;
+  limit $3::integer`);
 
 /** A dead letter that names a user. */
 export interface LetterOfUser {

@@ -1,5 +1,6 @@
 import { uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Deletes a range of the primary key: an object's id is a UUIDv7 from before its outcome. */
 const forgetOutcomesStatement = `
@@ -43,11 +44,11 @@ export interface Outcome {
 }
 
 /** A replay may change the outcome of an object. */
-const recordOutcomesStatement = `
+const recordOutcomesStatement = withCitusForm(`
   insert into outcomes (workspace_id, object_id, error)
   select given.workspace_id, given.object_id, given.error
   from unnest($1::uuid[], $2::uuid[], $3::text[]) as given (workspace_id, object_id, error)
-  on conflict (object_id) do update set error = excluded.error, decided_at = excluded.decided_at`;
+  on conflict (object_id) do update set error = excluded.error, decided_at = excluded.decided_at`);
 
 /**
  * Records outcomes in the transaction that applies the objects, so that an outcome becomes visible together

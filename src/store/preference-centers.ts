@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Database, Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /**
  * Reads by the primary keys of merged_profiles and profiles. A chain of merges has no cycle, because merged
@@ -56,7 +57,7 @@ interface LinkUser {
  * Reads by the unique index profiles_external_id, then by the primary keys of deprecated_external_ids and
  * profiles.
  */
-const findLinkUserStatement = `
+const findLinkUserStatement = withCitusForm(`
   select found.id, found.email, (extract(epoch from clock_timestamp()) * 1000)::bigint as now
   from (
     select 1 as rank, profiles.id, profiles.email
@@ -71,7 +72,7 @@ const findLinkUserStatement = `
     where deprecated_external_ids.workspace_id = $1::uuid and deprecated_external_ids.external_id = $2::text
   ) as found
   order by found.rank
-  limit 1`;
+  limit 1`);
 
 /** Returns the user with an external id or a deprecated external id. */
 export async function findLinkUser(

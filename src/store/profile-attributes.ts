@@ -4,6 +4,7 @@ import { BETWEEN, END, MAX_NAMES_CHARACTERS } from './attribute-changes.ts';
 import { jsonColumn, textColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import { type MergePair, pairsTable, pairValues } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 export interface CustomAttributesUpdate {
   workspaceId: string;
@@ -106,7 +107,7 @@ export const notedChanges = (names: string) => `
  * `attribute_changes` come from a sub-select, because Citus accepts no stable function of a column, such as
  * `pg_column_size`, in a plain assignment.
  */
-const updateCustomAttributesStatement = `
+const updateCustomAttributesStatement = withCitusForm(`
   update profiles set
     custom_attributes = ${mergedCustomAttributes},
     (attribute_changes) = (select ${notedChanges(changedCustomNames)}),
@@ -114,7 +115,7 @@ const updateCustomAttributesStatement = `
   from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[], $6::text[])
     as changed (workspace_id, id, set, unset, at, stamp)
   where profiles.workspace_id = changed.workspace_id
-    and profiles.id = changed.id`;
+    and profiles.id = changed.id`);
 
 /**
  * Changes only custom attributes, at half the cost of `updateProfiles`.
@@ -188,7 +189,7 @@ export interface LargeAttributes {
  * element, which takes 8 bytes more than within an object. The result is built as json, because building
  * jsonb took 12 to 100 times as long.
  */
-const readLargeAttributesStatement = `
+const readLargeAttributesStatement = withCitusForm(`
   select
     profiles.workspace_id as "workspaceId",
     profiles.id,
@@ -209,7 +210,7 @@ const readLargeAttributesStatement = `
   join profiles
     on profiles.workspace_id = wanted.workspace_id
     and profiles.id = wanted.id
-  cross join lateral (select profiles.custom_attributes || '{}'::jsonb as attributes offset 0) as unpacked`;
+  cross join lateral (select profiles.custom_attributes || '{}'::jsonb as attributes offset 0) as unpacked`);
 
 /** Reads values and sizes of custom attributes of locked profiles that have many attributes. */
 export async function readLargeAttributes(
@@ -233,7 +234,7 @@ export async function readLargeAttributes(
  * Reads by primary keys; takes no lock. The token of a merged user may not have been moved yet: it belongs to
  * the user who the profile was merged into, unless that user was deleted.
  */
-const findPushTokensStatement = `
+const findPushTokensStatement = withCitusForm(`
   with recursive owners as (
     select push_tokens.workspace_id, push_tokens.app_id, push_tokens.token, push_tokens.profile_id
     from unnest($1::uuid[], $2::text[], $3::text[]) as wanted (workspace_id, app_id, token)
@@ -252,7 +253,7 @@ const findPushTokensStatement = `
   from owners
   join profiles
     on profiles.workspace_id = owners.workspace_id
-    and profiles.id = owners.profile_id`;
+    and profiles.id = owners.profile_id`);
 
 /** Returns those of the tokens that already belong to a profile. */
 export async function findPushTokens(
@@ -280,7 +281,7 @@ export interface PushTokenRow {
 }
 
 /** Upserts in primary key order. A token belongs to the profile that named it last. */
-const upsertPushTokensStatement = `
+const upsertPushTokensStatement = withCitusForm(`
   insert into push_tokens (workspace_id, app_id, token, device_id, profile_id, created_at)
   select given.workspace_id, given.app_id, given.token, given.device_id, given.profile_id, $6::timestamptz
   from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::uuid[])
@@ -288,7 +289,7 @@ const upsertPushTokensStatement = `
   order by given.workspace_id, given.app_id, given.token
   on conflict (workspace_id, app_id, token) do update set
     device_id = excluded.device_id,
-    profile_id = excluded.profile_id`;
+    profile_id = excluded.profile_id`);
 
 /** Writes push tokens. A token may occur only once. */
 export async function upsertPushTokens(tx: Connection, tokens: PushTokenRow[], now: string): Promise<void> {
@@ -311,7 +312,7 @@ export async function upsertPushTokens(tx: Connection, tokens: PushTokenRow[], n
  * another profile has taken in the meantime stays there. The last comparison uses a form that no index
  * supports; otherwise each token would be searched among all tokens of its profile.
  */
-const movePushTokensStatement = `
+const movePushTokensStatement = withCitusForm(`
   with slice as materialized (
     select pairs.workspace_id, pairs.merged_id, pairs.kept_id, hit.app_id, hit.token
     from ${pairsTable}
@@ -329,7 +330,7 @@ const movePushTokensStatement = `
   where push_tokens.workspace_id = slice.workspace_id
     and push_tokens.app_id = slice.app_id
     and push_tokens.token = slice.token
-    and push_tokens.profile_id is not distinct from slice.merged_id`;
+    and push_tokens.profile_id is not distinct from slice.merged_id`);
 
 /** Moves tokens of merged profiles to the kept ones. @returns the number of moved tokens */
 export async function movePushTokens(

@@ -3,6 +3,7 @@ import { toProfileId } from '../profile/identifier.ts';
 import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 import { holdersOf, lastUpdated } from './identifiers.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** A user in a list. */
 export interface FoundUser {
@@ -124,7 +125,7 @@ const branches = [
  * Reads by the indexes of external ids, deprecated external ids and aliases, and by profiles_email and
  * profiles_phone; takes no lock.
  */
-const searchUsersStatement = `
+const searchUsersStatement = withCitusForm(`
   select
     found.workspace_id as "workspaceId", profiles.id, profiles.external_id as "externalId", profiles.email,
     profiles.phone, profiles.first_name as "firstName", profiles.last_name as "lastName",
@@ -142,7 +143,7 @@ const searchUsersStatement = `
     where profiles.workspace_id = found.workspace_id and profiles.id = found.id
     limit 1
   ) as profiles
-  order by found.rank, profiles.external_id, profiles.id`;
+  order by found.rank, profiles.external_id, profiles.id`);
 
 function forWorkspaces(
   pool: Pool,
@@ -175,7 +176,7 @@ export async function searchUsers(
 }
 
 /** Reads by primary key, in order of creation. */
-const newestUsersStatement = `
+const newestUsersStatement = withCitusForm(`
   select
     wanted.workspace_id as "workspaceId", newest.id, newest.external_id as "externalId", newest.email, newest.phone,
     newest.first_name as "firstName", newest.last_name as "lastName",
@@ -188,7 +189,7 @@ const newestUsersStatement = `
     limit $2::integer
   ) as newest
   order by newest.id desc
-  limit $2::integer`;
+  limit $2::integer`);
 
 /** Returns the most recently created users of these workspaces. */
 export async function newestUsers(pool: Pool, workspaceIds: string[], limit: number): Promise<FoundUser[]> {
@@ -277,7 +278,7 @@ const lookups = [
  * profiles and summaries, and the indexes profiles_email, profiles_phone and push_tokens_device; takes no
  * lock.
  */
-const findExportedStatement = `
+const findExportedStatement = withCitusForm(`
   with wanted as (
     select *
     from jsonb_to_recordset($2::jsonb) as wanted (
@@ -298,7 +299,7 @@ const findExportedStatement = `
     union all
     `)}
   ) as found
-  order by found.place, found.rank, found.id`;
+  order by found.place, found.rank, found.id`);
 
 /** Returns the profiles that each identifier matches, in the order of the identifiers, best match first. */
 export async function findExported(

@@ -7,6 +7,7 @@ import { booleanColumn, jsonColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import { attributesBytes, LITTLE_BYTES } from './identifiers.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 import {
   between,
   type CustomAttributesUpdate,
@@ -56,7 +57,7 @@ export interface NewProfile extends ProfileColumns {
  * Inserts profiles. A second profile for an external id violates the unique index (23505): another lane has
  * created it in the meantime, and the batch is retried.
  */
-const insertProfilesStatement = `
+const insertProfilesStatement = withCitusForm(`
   insert into profiles (
     workspace_id, id, external_id, ${listed()}, email_subscribe, push_subscribe, custom_attributes, attribute_changes,
     created_at, updated_at)
@@ -66,7 +67,7 @@ const insertProfilesStatement = `
     $2::timestamptz, $2::timestamptz + made.ordinal * interval '1 microsecond'
   from jsonb_to_recordset($1::jsonb) as made (
     "workspaceId" uuid, id uuid, "externalId" text, ${typed}, email_subscribe text, push_subscribe text,
-    "customAttributes" jsonb, "attributeChanges" text, ordinal integer)`;
+    "customAttributes" jsonb, "attributeChanges" text, ordinal integer)`);
 
 export async function insertProfiles(tx: Connection, profiles: NewProfile[], now: string): Promise<void> {
   await tx.query({
@@ -95,7 +96,7 @@ interface LockedProfile {
  * Everything is in the select list, because Postgres evaluates it again for a row that another transaction
  * has changed in the meantime.
  */
-const lockProfilesStatement = `
+const lockProfilesStatement = withCitusForm(`
   select
     wanted.place::integer,
     profiles.external_id as "externalId",
@@ -115,7 +116,7 @@ const lockProfilesStatement = `
     on profiles.workspace_id = wanted.workspace_id
     and profiles.id = wanted.id
   order by profiles.workspace_id, profiles.id
-  for no key update of profiles`;
+  for no key update of profiles`);
 
 /**
  * Locks profiles until the transaction ends. Profiles that were removed in the meantime are omitted.
@@ -158,7 +159,7 @@ const changedNames = `concat_ws(${between}, ${listedColumns
  * Updates by primary key; a profile may occur only once. jsonb_populate_record overwrites the given columns
  * of the row.
  */
-const updateProfilesStatement = `
+const updateProfilesStatement = withCitusForm(`
   update profiles set
     (${listed()}, email_subscribe, push_subscribe, attribute_changes) = (
       select ${listed('laid.')}, laid.email_subscribe, laid.push_subscribe, ${notedChanges(changedNames)}
@@ -168,7 +169,7 @@ const updateProfilesStatement = `
   from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[], $6::text[], $7::jsonb[])
     as changed (workspace_id, id, set, unset, at, stamp, columns)
   where profiles.workspace_id = changed.workspace_id
-    and profiles.id = changed.id`;
+    and profiles.id = changed.id`);
 
 /**
  * Changes standard attributes and custom attributes.
@@ -184,16 +185,16 @@ export async function updateProfiles(tx: Connection, updates: ProfileUpdate[], n
   requireAll(rowCount, updates);
 }
 
-const removeProfilesStatement = `
+const removeProfilesStatement = withCitusForm(`
   delete from profiles
   using ${keysTable}
-  where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id`;
+  where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id`);
 
 /** Deletes by primary key. */
-const removeSearchedStatement = `
+const removeSearchedStatement = withCitusForm(`
   delete from user_search
   using ${keysTable}
-  where user_search.workspace_id = wanted.workspace_id and user_search.profile_id = wanted.id`;
+  where user_search.workspace_id = wanted.workspace_id and user_search.profile_id = wanted.id`);
 
 /**
  * Deletes profiles, so that no identifier resolves to them and no search finds them. Their rows are already locked. Dependent rows

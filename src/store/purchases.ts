@@ -6,6 +6,7 @@ import { elementsOf, integerColumn, jsonColumn, textColumn, timeColumn, uuidColu
 import type { Connection } from './database.ts';
 import type { Recorded } from './events.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 export interface PurchaseRow {
   workspaceId: string;
@@ -61,7 +62,7 @@ const summarizePurchases = (given: string, now: string) => `
  * Appends the purchases, and adds them to the summaries of their profiles and to the series, like
  * `recordEvents`.
  */
-const recordPurchasesStatement = `
+const recordPurchasesStatement = withCitusForm(`
   with given as materialized (
     select *
     from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
@@ -70,7 +71,7 @@ const recordPurchasesStatement = `
         workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties, ordinal, lane)
   ), appended as (${appendPurchases('given')}
   ), counted as (${countGivenPurchases}
-  )${summarizePurchases('given', '$13')}`;
+  )${summarizePurchases('given', '$13')}`);
 
 /**
  * Records purchases.
@@ -109,21 +110,25 @@ export function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: s
   return { profileIds: elementsOf(what[2]!), ids: elementsOf(what[1]!), stored };
 }
 
-const appendPurchasesStatement =
+const appendPurchasesStatement = withCitusForm(
   appendPurchases(`unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[],
       $6::numeric[], $7::integer[], $8::timestamptz[], $9::text[], $10::jsonb[])
-      as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)`);
-
-const summarizePurchasesStatement = summarizePurchases(
-  `unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::numeric[], $6::integer[], $7::timestamptz[],
-      $8::integer[])
-    as given (workspace_id, profile_id, product_id, currency, price, quantity, "time", ordinal)`,
-  '$9',
+      as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)`),
 );
 
-const countPurchasesStatement =
+const summarizePurchasesStatement = withCitusForm(
+  summarizePurchases(
+    `unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::numeric[], $6::integer[], $7::timestamptz[],
+      $8::integer[])
+    as given (workspace_id, profile_id, product_id, currency, price, quantity, "time", ordinal)`,
+    '$9',
+  ),
+);
+
+const countPurchasesStatement = withCitusForm(
   countedFrom.purchases(`unnest($1::uuid[], $2::text[], $3::text[], $4::numeric[], $5::integer[], $6::timestamptz[], $7::text[],
-      $8::integer[]) as given (workspace_id, product_id, currency, price, quantity, "time", app_id, lane)`);
+      $8::integer[]) as given (workspace_id, product_id, currency, price, quantity, "time", app_id, lane)`),
+);
 
 /**
  * Same as `recordPurchases` with one statement per table: see `recordEventsApart`.
@@ -173,7 +178,7 @@ export function recordPurchasesApart(tx: Connection, purchases: PurchaseRow[], n
  * Moves up to $4 rows of each merged profile to the kept one, by primary key. Sorted, so that two lanes lock
  * in the same order.
  */
-const mergePurchaseSummariesStatement = `
+const mergePurchaseSummariesStatement = withCitusForm(`
   with slice as materialized (
     select pairs.workspace_id, pairs.merged_id, pairs.kept_id, summary.product_id, summary.currency
     from ${pairsTable}
@@ -200,7 +205,7 @@ const mergePurchaseSummariesStatement = `
   group by taken.workspace_id, taken.kept_id, taken.product_id, taken.currency
   order by taken.workspace_id, taken.kept_id, taken.product_id, taken.currency
   on conflict (workspace_id, profile_id, product_id, currency) do update set
-    ${mergedColumns(mergeRules.purchase_summaries, { kept: 'purchase_summaries', merged: 'excluded' })}`;
+    ${mergedColumns(mergeRules.purchase_summaries, { kept: 'purchase_summaries', merged: 'excluded' })}`);
 
 /** Merges purchase summaries. @returns the number of rows of kept profiles that were written */
 export async function mergePurchaseSummaries(

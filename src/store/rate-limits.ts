@@ -1,6 +1,7 @@
 import { type Actor, type AuditEntry, auditIn } from './audit.ts';
 import type { Database, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** A rate limit of a workspace that replaces the default of a bucket. */
 export interface RateLimitOverride {
@@ -80,14 +81,14 @@ export async function findTokenBucket(
 }
 
 /** Upserts in primary key order, so that processes lock the same rows in the same order. */
-const upsert = `
+const upsert = withCitusForm(`
   insert into token_buckets (owner_id, bucket, counter, tokens, at)
   select given.owner_id, given.bucket, given.counter, given.tokens, given.at
   from unnest($1::uuid[], $2::text[], $3::text[], $4::double precision[], $5::timestamptz[])
     as given (owner_id, bucket, counter, tokens, at)
   order by given.owner_id, given.bucket, given.counter
   on conflict (owner_id, bucket, counter) do update
-  set tokens = excluded.tokens, at = excluded.at`;
+  set tokens = excluded.tokens, at = excluded.at`);
 
 /** Stores the state of buckets. A bucket may occur only once. */
 export async function keepTokenBuckets(pool: Pool, buckets: KeptBucket[]): Promise<void> {

@@ -2,6 +2,7 @@ import type { Json } from '../profile/json.ts';
 import { integerArray, jsonArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Days for which refused objects are kept. */
 export const KEPT_DAYS = 30;
@@ -29,7 +30,7 @@ export interface RefusedGroup {
 }
 
 /** Upserts in primary key order, so that two web processes lock the rows in the same order. */
-const addRefusedObjectsStatement = `
+const addRefusedObjectsStatement = withCitusForm(`
   insert into refused_objects (workspace_id, hour, reason, field, operation, input_array, api_key_id, objects,
     last_request_id, sample_request_id, sample)
   select given.workspace_id, given.hour, given.reason, given.field, given.operation, given.input_array, given.api_key_id,
@@ -42,7 +43,7 @@ const addRefusedObjectsStatement = `
   on conflict (workspace_id, reason, operation, input_array, field, api_key_id, hour) do update set
     objects = refused_objects.objects + excluded.objects,
     last_request_id = greatest(refused_objects.last_request_id, excluded.last_request_id),
-    sample = coalesce(refused_objects.sample, excluded.sample)`;
+    sample = coalesce(refused_objects.sample, excluded.sample)`);
 
 /** Adds to the counts of groups. A group may occur only once. */
 export async function addRefusedObjects(pool: Pool, groups: readonly RefusedGroup[]): Promise<void> {
@@ -94,14 +95,14 @@ export interface RefusedRequest {
 }
 
 /** Inserts by primary key. Existing requests are not changed. */
-const addRefusedRequestsStatement = `
+const addRefusedRequestsStatement = withCitusForm(`
   insert into refused_requests (workspace_id, request_id, api_key_id, operation, accepted, rejected, objects)
   select given.workspace_id, given.request_id, given.api_key_id, given.operation, given.accepted, given.rejected,
     given.objects
   from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::integer[], $6::integer[], $7::jsonb[])
     as given (workspace_id, request_id, api_key_id, operation, accepted, rejected, objects)
   order by given.workspace_id, given.request_id
-  on conflict (workspace_id, request_id) do nothing`;
+  on conflict (workspace_id, request_id) do nothing`);
 
 export async function addRefusedRequests(pool: Pool, requests: readonly RefusedRequest[]): Promise<void> {
   if (requests.length === 0) return;
@@ -235,11 +236,13 @@ const sumStatement = (columns: string, group: string) => `
   order by sums.objects desc, sums."lastRequestId" desc
   limit ${SHOWN_CAUSES} + 1`;
 
-const sumRefusedObjectsStatement = sumStatement(
-  'kept.reason, kept.field, kept.operation, kept.input_array as "inputArray",',
-  'kept.reason, kept.field, kept.operation, kept.input_array,',
+const sumRefusedObjectsStatement = withCitusForm(
+  sumStatement(
+    'kept.reason, kept.field, kept.operation, kept.input_array as "inputArray",',
+    'kept.reason, kept.field, kept.operation, kept.input_array,',
+  ),
 );
-const sumByKeyStatement = sumStatement('', '');
+const sumByKeyStatement = withCitusForm(sumStatement('', ''));
 
 /** Filter of a list of refused objects. */
 interface RefusalsPage {

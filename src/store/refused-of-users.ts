@@ -5,6 +5,7 @@ import { jsonArray, uuidArray } from './arrays.ts';
 import type { Pool } from './database.ts';
 import { identifierText } from './dead-letters.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 import { KEPT_DAYS, type ListedRefusal } from './refused-objects.ts';
 
 /** Maximum number of objects that are kept for an identifier and a day. */
@@ -56,7 +57,7 @@ export function dayOf(requestId: string): string {
  * Upserts in primary key order, so that two web processes lock the rows in the same order. Adding objects a second time
  * has no effect. The JSON is put together as text, because `jsonb_agg` is only stable, and Citus requires immutable functions.
  */
-const addStatement = `
+const addStatement = withCitusForm(`
   insert into refused_of_users as kept (workspace_id, name, day, objects)
   select given.workspace_id, given.name, given.day, given.objects
   from unnest($1::uuid[], $2::bytea[], $3::date[], $4::jsonb[]) as given (workspace_id, name, day, objects)
@@ -71,7 +72,7 @@ const addStatement = `
       group by joined.object
       order by joined.object ->> 'requestId' desc, joined.object
       limit ${MAX_OF_DAY}
-    ) as latest)`;
+    ) as latest)`);
 
 /** Adds refused objects of users. An identifier may occur only once for each day. */
 export async function addRefusedOfUsers(pool: Pool, users: readonly RefusedOfUser[]): Promise<void> {

@@ -19,7 +19,8 @@ const LOOKS_LIKE_TIME = String.raw`'^\d{4}-\d\d-\d\dT\d\d:\d\d:'`;
 /**
  * Converts a validated filter to a condition on `profiles` in which every value is a parameter. Each table is
  * read by the key that starts with the workspace and the user; `offset 0` keeps Postgres from scanning a
- * whole table instead. The condition is true or false, never null, so that it can be negated.
+ * whole table instead. The condition is true or false, never null, so that it can be negated. The parameter `$1` of
+ * the surrounding statement is the workspace, as a distributed Postgres needs it for each table.
  *
  * @param taken number of parameters that the surrounding statement has before these
  */
@@ -47,7 +48,7 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
       return didHappen(
         `select event_summaries.count, event_summaries.first, event_summaries.last
           from event_summaries
-          where event_summaries.workspace_id = profiles.workspace_id
+          where event_summaries.workspace_id = $1::uuid
             and event_summaries.profile_id = profiles.id
             and event_summaries.name = ${parameter(filter.event, 'text')}`,
         filter,
@@ -58,7 +59,7 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
       `select sum(purchase_summaries.count) as count, min(purchase_summaries.first) as first,
             max(purchase_summaries.last) as last
           from purchase_summaries
-          where purchase_summaries.workspace_id = profiles.workspace_id
+          where purchase_summaries.workspace_id = $1::uuid
             and purchase_summaries.profile_id = profiles.id ${product}
           having count(*) > 0`,
       filter,
@@ -143,12 +144,12 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
     return `exists (
       select
       from subscription_groups
-      join subscription_states on subscription_states.workspace_id = profiles.workspace_id
+      join subscription_states on subscription_states.workspace_id = $1::uuid
         and subscription_states.subject_kind =
           case when ${address} is null then 'profile' when ${isEmail} then 'email' else 'phone' end
         and subscription_states.subject = coalesce(${address}, profiles.id::text)
         and subscription_states.subscription_group_id = subscription_groups.id
-      where subscription_groups.workspace_id = profiles.workspace_id
+      where subscription_groups.workspace_id = $1::uuid
         and subscription_groups.id = ${parameter(id, 'uuid')}
         and subscription_states.state = ${parameter(state, 'text')}
       offset 0)`;
@@ -184,5 +185,5 @@ const emailState = `coalesce(
       case when profiles.email is null then profiles.email_subscribe else (
         select email_addresses.state
         from email_addresses
-        where email_addresses.workspace_id = profiles.workspace_id and email_addresses.email = profiles.email
+        where email_addresses.workspace_id = $1::uuid and email_addresses.email = profiles.email
       ) end, 'subscribed')`;

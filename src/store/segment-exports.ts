@@ -1,5 +1,6 @@
 import { MAX_UUID } from '../platform/ids.ts';
 import type { Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Maximum number of open exports per workspace. */
 export const MAX_OPEN_EXPORTS = 100;
@@ -130,7 +131,7 @@ export interface ShownExport extends ExportCounts {
 }
 
 /** Reads the end of the workspace's range of the primary key. Ids follow the times of the requests. */
-const listStatement = `
+const listStatement = withCitusForm(`
   select
     segment_exports.id::text, segment_exports.segment_id::text as "segmentId",
     coalesce(segments.name, segment_exports.segment_id::text) as "segmentName",
@@ -144,7 +145,7 @@ const listStatement = `
     on segments.workspace_id = segment_exports.workspace_id and segments.id = segment_exports.segment_id
   where segment_exports.workspace_id = $1::uuid and segment_exports.id < $2::uuid
   order by segment_exports.workspace_id desc, segment_exports.id desc
-  limit $3::integer`;
+  limit $3::integer`);
 
 /** Returns exports of a workspace, newest first. */
 export async function listExports(

@@ -1,5 +1,6 @@
 import { NIL_UUID } from '../platform/ids.ts';
 import type { Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Maximum number of users and addresses that one pass erases. They are marked by one statement. */
 const SUBJECTS = 20_000;
@@ -41,7 +42,7 @@ export async function selectErasingWorkspaces(pool: Pool): Promise<string[]> {
  * Updates by primary keys. Log rows with a subject were committed before the subject was recorded, or by the
  * transaction that recorded it, so the largest visible id is after all of them.
  */
-const beginStatement = `
+const beginStatement = withCitusForm(`
   with due as materialized (
     select stream_erasure_passes.workspace_id
     from stream_erasure_passes
@@ -68,7 +69,7 @@ const beginStatement = `
   set reached = 0, up_to = coalesce((
     select max(stream_log.id) from stream_log where stream_log.workspace_id = $1::uuid), 0)
   from due
-  where stream_erasure_passes.workspace_id = due.workspace_id`;
+  where stream_erasure_passes.workspace_id = due.workspace_id`);
 
 /** Starts erasing from the log of a workspace if the oldest subject has waited for `waitedSeconds`. */
 export async function beginErasurePass(
@@ -84,7 +85,7 @@ export async function beginErasurePass(
  * keeps its position and has empty details. Entries that inform destinations of a deleted user stay, see
  * docs/streams.md.
  */
-const eraseStatement = `
+const eraseStatement = withCitusForm(`
   with pass as materialized (
     select stream_erasure_passes.workspace_id, stream_erasure_passes.reached, stream_erasure_passes.up_to
     from stream_erasure_passes
@@ -164,7 +165,7 @@ const eraseStatement = `
   set reached = case when (select count(*) from slice) = $2 then (select max(slice.id) from slice) end
   from pass
   where stream_erasure_passes.workspace_id = pass.workspace_id
-  returning stream_erasure_passes.reached is not null as "isRunning"`;
+  returning stream_erasure_passes.reached is not null as "isRunning"`);
 
 /**
  * Erases the subjects of the running pass from the next `limit` rows of the log.

@@ -1,4 +1,5 @@
 import type { Connection, Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 import type { GroupState } from './subscription-states.ts';
 
 /** A change of a state that a request asks for. */
@@ -23,7 +24,7 @@ export interface StateChange {
  * statements that write the states: a concurrent transaction that changes the state waits for the lock on its
  * row. Changes without effect are not recorded.
  */
-const recordStateChangesStatement = `
+const recordStateChangesStatement = withCitusForm(`
   with said as (
     select
       given.*,
@@ -78,7 +79,7 @@ const recordStateChangesStatement = `
   returning
     subscription_history.workspace_id as "workspaceId", subscription_history.subject_kind as "subjectKind",
     subscription_history.subject, subscription_history.subscription, subscription_history.from_state as "fromState",
-    subscription_history.to_state as "toState", subscription_history.request_id as "requestId"`;
+    subscription_history.to_state as "toState", subscription_history.request_id as "requestId"`);
 
 /** A recorded change of a state. */
 export interface RecordedState extends Omit<StateChange, 'how' | 'state'> {

@@ -1,5 +1,6 @@
 import { textArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** States of an address or a profile other than subscription states, with the names that the history uses. */
 export const marks = {
@@ -49,7 +50,7 @@ export interface StoredState {
 }
 
 /** Reads by the primary keys of the three tables; takes no lock. */
-const findStatesStatement = `
+const findStatesStatement = withCitusForm(`
   select
     wanted.workspace_id as "workspaceId",
     wanted.kind,
@@ -71,7 +72,7 @@ const findStatesStatement = `
     where profiles.workspace_id = wanted.workspace_id
       and profiles.id = case when wanted.kind = 'profile' then wanted.subject::uuid end
       and profiles.email_subscribe is not null
-  ) as stored`;
+  ) as stored`);
 
 /**
  * Returns the group states of phone numbers and profiles, and the global state that is stored with a profile.
@@ -112,7 +113,7 @@ function keyValues(states: Omit<GroupState, 'state'>[]): Buffer[] {
 }
 
 /** Upserts in primary key order; a key may occur only once. `changed_at` is kept if the state is the same. */
-const setSubscriptionStatesStatement = `
+const setSubscriptionStatesStatement = withCitusForm(`
   insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
   select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $6::timestamptz
   from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[])
@@ -121,7 +122,7 @@ const setSubscriptionStatesStatement = `
   on conflict (workspace_id, subject_kind, subject, subscription_group_id) do update set
     state = excluded.state,
     changed_at = case
-      when subscription_states.state = excluded.state then subscription_states.changed_at else excluded.changed_at end`;
+      when subscription_states.state = excluded.state then subscription_states.changed_at else excluded.changed_at end`);
 
 export async function setSubscriptionStates(
   tx: Connection,
@@ -136,13 +137,13 @@ export async function setSubscriptionStates(
 }
 
 /** Inserts in primary key order. Existing states are kept. */
-const takeSubscriptionStatesStatement = `
+const takeSubscriptionStatesStatement = withCitusForm(`
   insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
   select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $6::timestamptz
   from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[])
     as given (workspace_id, subject_kind, subject, subscription_group_id, state)
   order by given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id
-  on conflict (workspace_id, subject_kind, subject, subscription_group_id) do nothing`;
+  on conflict (workspace_id, subject_kind, subject, subscription_group_id) do nothing`);
 
 /** Copies the group states of a profile to addresses that it gets. A key may occur only once. */
 export async function takeSubscriptionStates(
@@ -158,14 +159,14 @@ export async function takeSubscriptionStates(
 }
 
 /** Deletes by primary key and locks these rows. */
-const dropSubscriptionStatesStatement = `
+const dropSubscriptionStatesStatement = withCitusForm(`
   delete from subscription_states
   using unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[])
     as given (workspace_id, subject_kind, subject, subscription_group_id)
   where subscription_states.workspace_id = given.workspace_id
     and subscription_states.subject_kind = given.subject_kind
     and subscription_states.subject = given.subject
-    and subscription_states.subscription_group_id = given.subscription_group_id`;
+    and subscription_states.subscription_group_id = given.subscription_group_id`);
 
 /** Deletes states that were copied from a profile to its address. Missing states are ignored. */
 export async function dropSubscriptionStates(

@@ -1,6 +1,7 @@
 import { NIL_UUID } from '../platform/ids.ts';
 import { type Connection, iso, type Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
+import { withCitusForm } from './one-workspace.ts';
 
 /** Lists of email addresses: the condition for being on the list, and the column with the time. */
 const lists = {
@@ -65,7 +66,7 @@ export async function listEmails(
  * Reads by the index profiles_email for each address; the limit keeps the planner from using a join. Takes no
  * lock.
  */
-const findHeldEmailsStatement = `
+const findHeldEmailsStatement = withCitusForm(`
   select wanted.workspace_id as "workspaceId", wanted.email
   from unnest($1::uuid[], $2::text[]) as wanted (workspace_id, email)
   where (
@@ -74,7 +75,7 @@ const findHeldEmailsStatement = `
     where profiles.workspace_id = wanted.workspace_id
       and profiles.email = wanted.email
       and profiles.id <> all ($3::uuid[])
-    limit 1) is not null`;
+    limit 1) is not null`);
 
 /**
  * Returns those of the addresses that belong to a profile.
@@ -172,7 +173,7 @@ export async function markInvalidNumbers(
 }
 
 /** Locks and deletes in primary key order. */
-const removeStatement = `
+const removeStatement = withCitusForm(`
   with found as materialized (
     select invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone
     from invalid_phone_numbers
@@ -181,7 +182,7 @@ const removeStatement = `
     for update
   )
   delete from invalid_phone_numbers using found
-  where invalid_phone_numbers.workspace_id = found.workspace_id and invalid_phone_numbers.phone = found.phone`;
+  where invalid_phone_numbers.workspace_id = found.workspace_id and invalid_phone_numbers.phone = found.phone`);
 
 /**
  * Removes numbers from the list. Numbers that are not on it are ignored.
@@ -223,7 +224,7 @@ const pageStatement = `
   limit $3`;
 
 /** Deletes by primary key. Checks each number by profiles_phone; a join would read the whole index. */
-const forgetStatement = `
+const forgetStatement = withCitusForm(`
   delete from invalid_phone_numbers
   using unnest($1::uuid[], $2::text[]) as page (workspace_id, phone)
   where invalid_phone_numbers.workspace_id = page.workspace_id
@@ -236,7 +237,7 @@ const forgetStatement = `
         and profiles.phone = page.phone
         and profiles.phone_valid
       limit 1
-    ) is null`;
+    ) is null`);
 
 /**
  * Removes numbers that have been on the list for 90 days and that no profile has.

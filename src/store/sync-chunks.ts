@@ -1,5 +1,6 @@
 import { type Connection, type Pool, storable } from './database.ts';
 import { deadLettersTable, deadLetterValues, forDeadLetters, locateDeadLetters } from './dead-letters.ts';
+import { withCitusForm } from './one-workspace.ts';
 import { STAGED_DAYS, type StagedEnvelopes } from './staged-envelopes.ts';
 import { finishRun } from './sync-runs.ts';
 import { inTransaction } from './transactions.ts';
@@ -167,9 +168,9 @@ export async function endStaleRuns(pool: Pool): Promise<void> {
 }
 
 /** Reads by primary key. There are few dead letters. */
-const findRefusedStatement = `
+const findRefusedStatement = withCitusForm(`
   select letters.id, letters.reason
-  from ${deadLettersTable}`;
+  from ${deadLettersTable}`);
 
 /** Returns the reasons of those objects that could not be applied, by object id. */
 export async function findRefused(pool: Pool, objectIds: string[]): Promise<Map<string, string>> {
@@ -252,14 +253,14 @@ export interface ListedRowError {
 }
 
 /** Reads by primary key, through the view that excludes rows of deleted users. */
-const selectRowErrorsStatement = `
+const selectRowErrorsStatement = withCitusForm(`
   select
     errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.identifiers,
     errors.reason, errors.payload
   from kept_row_errors as errors
   where errors.workspace_id = $4::uuid and errors.job_id = $1::uuid and errors.number > $2::bigint
   order by errors.job_id, errors.number
-  limit $3::integer`;
+  limit $3::integer`);
 
 /** Returns rows of a run that failed or were synced with a warning, in source order, after row `after`. */
 export async function selectRowErrors(

@@ -2,6 +2,7 @@ import { NIL_UUID } from '../platform/ids.ts';
 import type { Connection, Pool } from './database.ts';
 import { dependents } from './erasures.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
+import { withCitusForm } from './one-workspace.ts';
 import { nameOfText } from './refused-of-users.ts';
 import { requestErasures } from './stream-erasures.ts';
 
@@ -38,13 +39,13 @@ export async function selectTombstones(pool: Pool, limit: number, after?: Profil
 }
 
 /** Reads by primary key. Skips tombstones that another worker has locked. */
-const lockTombstonesStatement = `
+const lockTombstonesStatement = withCitusForm(`
   select removed_profiles.workspace_id as "workspaceId", removed_profiles.profile_id as id, removed_profiles.fate
   from ${keysTable}
   join removed_profiles
     on removed_profiles.workspace_id = wanted.workspace_id
     and removed_profiles.profile_id = wanted.id
-  for update of removed_profiles skip locked`;
+  for update of removed_profiles skip locked`);
 
 /**
  * Locks tombstones until the end of the transaction. Statements of the transaction are planned for each
@@ -62,7 +63,7 @@ export async function lockTombstones(tx: Connection, keys: ProfileKey[]): Promis
 }
 
 /** Follows each merge to its end, by the primary keys of merged_profiles and profiles. */
-const findKeptStatement = `
+const findKeptStatement = withCitusForm(`
   with recursive chain as (
     select wanted.workspace_id, wanted.id as merged_id, wanted.id as kept_id, false as moved
     from ${keysTable}
@@ -76,7 +77,7 @@ const findKeptStatement = `
   select chain.workspace_id as "workspaceId", chain.merged_id as "mergedId", chain.kept_id as "keptId"
   from chain
   join profiles on profiles.workspace_id = chain.workspace_id and profiles.id = chain.kept_id
-  where chain.moved`;
+  where chain.moved`);
 
 /**
  * Returns the current owners of merged profiles. Profiles whose last owner was removed as well are omitted.
@@ -97,7 +98,7 @@ export async function findKept(tx: Connection, merged: ProfileKey[]): Promise<Me
  * to $3 profiles each; the next call continues with those. Sorted, so that two workers lock in the same
  * order.
  */
-const spreadDeletesStatement = `
+const spreadDeletesStatement = withCitusForm(`
   with found as materialized (
     select hit.workspace_id, hit.profile_id, hit.external_id
     from ${keysTable}
@@ -131,7 +132,7 @@ const spreadDeletesStatement = `
   select found.workspace_id, found.profile_id, 'deleted', now()
   from found
   order by found.workspace_id, found.profile_id
-  on conflict (workspace_id, profile_id) do update set fate = 'deleted'`;
+  on conflict (workspace_id, profile_id) do update set fate = 'deleted'`);
 
 /** Spreads deletes to merged profiles. @returns the number of profiles that are now marked as deleted */
 export async function spreadDeletes(pool: Pool, keys: ProfileKey[], ofEach: number): Promise<number> {
@@ -203,7 +204,10 @@ const statementOf = (fate: Tombstone['fate']) => `
   where removed_profiles.workspace_id = settled.workspace_id
     and removed_profiles.profile_id = settled.id`;
 
-const statements = { merged: statementOf('merged'), deleted: statementOf('deleted') };
+const statements = {
+  merged: withCitusForm(statementOf('merged')),
+  deleted: withCitusForm(statementOf('deleted')),
+};
 
 /**
  * Deletes those of the tombstones whose work is done. All must have the same fate. Deleted profiles are

@@ -2,6 +2,7 @@ import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { gramsOf, gramsOfWords, isSearchable, searchTextOf } from '../profile/search-text.ts';
 import type { Connection, Pool } from './database.ts';
 import { leasesOf } from './leases.ts';
+import { withCitusForm } from './one-workspace.ts';
 import { type FoundUser, LAST_CHARACTER } from './profile-search.ts';
 import { inTransaction } from './transactions.ts';
 
@@ -146,13 +147,13 @@ const lockPresentStatement = `
   for no key update of profiles skip locked`;
 
 /** Upserts by primary key, in its order. */
-const indexUsersStatement = `
+const indexUsersStatement = withCitusForm(`
   insert into user_search (workspace_id, profile_id, text, grams, source)
   select given."workspaceId", given.id, given.text, given.grams, given.source
   from jsonb_to_recordset($1::jsonb) as given ("workspaceId" uuid, id uuid, text text, grams integer[], source bigint)
   order by given."workspaceId", given.id
   on conflict (workspace_id, profile_id) do update set
-    text = excluded.text, grams = excluded.grams, source = excluded.source`;
+    text = excluded.text, grams = excluded.grams, source = excluded.source`);
 
 interface ComparedUser {
   /** Number of profiles of the page, and the id of the last profile. */
@@ -351,7 +352,7 @@ async function inTime<T>(pool: Pool, read: (tx: Connection) => Promise<T>): Prom
  * is compared as bytes, so that the primary key of user_search is not used instead: the trigrams include the workspace.
  * External ids are also found by their start before they are indexed.
  */
-const searchPartsStatement = `
+const searchPartsStatement = withCitusForm(`
   select ${columns}
   from unnest($1::uuid[]) as wanted (workspace_id)
   cross join lateral (
@@ -385,7 +386,7 @@ const searchPartsStatement = `
     limit 1
   ) as profiles
   where ${filtered('wanted.workspace_id')}
-  limit ${MAX_FOUND} + 1`;
+  limit ${MAX_FOUND} + 1`);
 
 /**
  * Returns users whose names and identifiers contain each word, or whose external id starts with the text, newest first.

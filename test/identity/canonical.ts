@@ -1,5 +1,5 @@
 import type { Connection } from '../../src/store/database.ts';
-import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
+import { formOf } from '../../tools/generate/citus-forms.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 
 /** Reads all rows of users; `chain` resolves merged profiles to the owner of their events. */
@@ -98,9 +98,9 @@ const history = `
   group by 1, 2, 3, 4 order by 1, 2, 3, 4`;
 
 /** Restricted to one workspace, so that a distributed Postgres accepts it too. */
-const keptLetters = ofOneWorkspace(
+const keptLetters = formOf(
   'select kept.id from kept_dead_letters as kept where kept.workspace_id = $1::uuid',
-);
+).text;
 
 /**
  * Reads everything that the store has of a workspace except ids, so that two workspaces with the same

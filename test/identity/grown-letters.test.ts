@@ -3,9 +3,9 @@ import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { everyStatementByIndex } from '../../src/store/database.ts';
 import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
-import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
+import { formOf } from '../../tools/generate/citus-forms.ts';
 import { cleanUpTombstones } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
@@ -89,10 +89,10 @@ async function stored(...externalIds: string[]) {
 }
 
 /** Restricted to one workspace, so that a distributed Postgres accepts it too. */
-const keptRows = ofOneWorkspace(`
+const keptRows = formOf(`
   select count(*)::integer as "failedRows"
   from kept_row_errors as kept
-  where kept.identifiers @> array['x:' || $1::text] and kept.workspace_id = $2::uuid`);
+  where kept.identifiers @> array['x:' || $1::text] and kept.workspace_id = $2::uuid`).text;
 
 /** Counts the readable rows by each way of reading. */
 async function readable(externalId: string, some: string[]) {

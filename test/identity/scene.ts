@@ -3,17 +3,17 @@ import type { AcceptedAttributes, AcceptedObject } from '../../src/jobs/envelope
 import { newId } from '../../src/platform/ids.ts';
 import { type Identifier, toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
+import { formOf } from '../../tools/generate/citus-forms.ts';
 import { cleanUpTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createStore } from '../operations/in-process.ts';
 import { attributes, event } from '../workers/batch.ts';
 
 /** Restricted to one workspace, so that a distributed Postgres accepts it too. */
-const keptLettersStatement = ofOneWorkspace(`
+const keptLettersStatement = formOf(`
   select kept.id
   from kept_dead_letters as kept
-  where kept.id = any($1::uuid[]) and kept.workspace_id = $2::uuid`);
+  where kept.id = any($1::uuid[]) and kept.workspace_id = $2::uuid`).text;
 
 /** @param isOurs condition on the rows of each table */
 const leftOfFailures = (isOurs: string) => `
@@ -102,7 +102,7 @@ export async function createScene() {
     async leftOfFailures() {
       // A distributed Postgres needs the one workspace of the scene.
       const [row] = inject('citusTemplate')
-        ? await rows(ofOneWorkspace(leftOfFailures('workspace_id = $1::uuid')), [store.workspaceId])
+        ? await rows(formOf(leftOfFailures('workspace_id = $1::uuid')).text, [store.workspaceId])
         : await rows(leftOfFailures('true'));
       return row;
     },

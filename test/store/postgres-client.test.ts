@@ -2,7 +2,9 @@ import { PassThrough } from 'node:stream';
 import pg from 'pg';
 import { describe, expect, inject, onTestFinished, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
+import '../../src/store/alternate-identifiers.ts';
 import { declareWorkspace, readSequenceValues } from '../../src/store/distributed.ts';
+import { statementsWithForm } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { PostgresClient } from '../../src/store/postgres-client.ts';
 import { ScramConnection, withRequiredScram } from '../../src/store/scram-connection.ts';
@@ -79,11 +81,10 @@ describe('an address with require_auth=scram-sha-256', () => {
   });
 });
 
-/** A set of addresses whose workspaces have no user. */
-const strangers = `
-  select given.email
-  from unnest($1::uuid[], $2::text[]) as given (workspace_id, email)
-  where not exists (select from profiles where profiles.workspace_id = given.workspace_id)`;
+/** A statement of the store with a set. It returns a row for each user, also for unknown ones. */
+const countDeprecatedStatement = [...statementsWithForm].find((text) =>
+  text.includes('select wanted.workspace_id as "workspaceId", wanted.id, found.number'),
+)!;
 
 describe('a client of a distributed Postgres', () => {
   async function connect(): Promise<pg.PoolClient> {
@@ -96,19 +97,26 @@ describe('a client of a distributed Postgres', () => {
 
   test('sends a set in its form for one workspace, with values, in an object, and with a callback', async () => {
     const client = await connect();
-    const values = [[newId()], ['ada@example.com']];
-    const rows = [{ email: 'ada@example.com' }];
+    const [workspaceId, id] = [newId(), newId()];
+    const values = [[workspaceId], [id]];
+    const rows = [{ workspaceId, id, number: 0 }];
     const byCallback = new Promise((resolve, reject) =>
-      client.query(strangers, values, (error, result) => (error ? reject(error) : resolve(result))),
+      client.query(countDeprecatedStatement, values, (error, result) =>
+        error ? reject(error) : resolve(result),
+      ),
     );
-    expect(await client.query(strangers, values)).toMatchObject({ rows });
-    expect(await client.query({ name: 'strangers', text: strangers, values })).toMatchObject({ rows });
+    expect(await client.query(countDeprecatedStatement, values)).toMatchObject({ rows });
+    expect(
+      await client.query({ name: 'count-deprecated', text: countDeprecatedStatement, values }),
+    ).toMatchObject({ rows });
     expect(await byCallback).toMatchObject({ rows });
     const two = [
       [newId(), newId()],
-      ['ada@example.com', 'bob@example.com'],
+      [newId(), newId()],
     ];
-    expect(() => client.query(strangers, two)).toThrow('a statement for one workspace is given 2');
+    expect(() => client.query(countDeprecatedStatement, two)).toThrow(
+      'a statement for one workspace is given 2',
+    );
   });
 
   test('sets the planner in each transaction only', async () => {

@@ -14,9 +14,9 @@ import { watchApplied } from '../../src/queue/effects.ts';
 import { lanesOf } from '../../src/queue/hand-over.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { type LaneProducer, laneName } from '../../src/queue/lanes.ts';
-import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { type Run, startRun } from '../../src/store/sync-runs.ts';
+import { formOf } from '../../tools/generate/citus-forms.ts';
 import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { createRowValidator, createRules } from '../../workers/sync/chunk.ts';
 import { createSyncMetrics } from '../../workers/sync/metrics.ts';
@@ -33,11 +33,11 @@ import { type MemoryRows, memorySource } from './memory-source.ts';
 const log = createLog('test', 'silent');
 
 /** Restricted to one workspace, so that a distributed Postgres accepts it too. */
-const readErrors = ofOneWorkspace(`
+const readErrors = formOf(`
   select kept.number::integer, kept.reason
   from kept_row_errors as kept
   where kept.job_id = $1 and kept.workspace_id = $2::uuid
-  order by kept.number`);
+  order by kept.number`).text;
 
 export const never: Leaving = { soon: new AbortController().signal, now: new AbortController().signal };
 

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { packageRoot } from '../../src/platform/files.ts';
 import { packagesPage } from '../supply/packages.ts';
 import { alertsFile, runbookPage } from './alerts.ts';
+import { citusForms } from './citus-forms.ts';
 import { commandLinePage } from './command-line.ts';
 import { dataModelDiagrams, dataModelPage } from './data-model.ts';
 import { errorsPage } from './errors.ts';
@@ -36,3 +37,5 @@ for (const [name, diagram] of dataModelDiagrams())
 // The list of the production packages in package-lock.json. test/supply/packages.rules.test.ts compares the two.
 mkdirSync(path.join(packageRoot, 'generated'), { recursive: true });
 writeFileSync(path.join(packageRoot, 'generated/packages.md'), packagesPage());
+// The forms of statements for Citus. test/store/distributed/one-workspace.rules.test.ts compares them with the store.
+writeFileSync(path.join(packageRoot, 'generated/citus-forms.json'), await citusForms());

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { ofOneWorkspace } from '../../../src/store/one-workspace.ts';
+import { formOf } from '../../../tools/generate/citus-forms.ts';
 import { withoutWorkspace } from './without-workspace.ts';
 
 const tables = { profiles: 'workspace_id', events: 'workspace_id', token_buckets: 'owner_id' };
-const faults = (sql: string) => withoutWorkspace(ofOneWorkspace(sql), tables);
+const faults = (sql: string) => withoutWorkspace(formOf(sql).text, tables);
 
 test.each([
   'select 1 from profiles where profiles.workspace_id = $1::uuid',
@@ -59,9 +59,9 @@ test.each([
 
 test('a set of one workspace names it once, before all columns that are compared with it', () => {
   expect(
-    ofOneWorkspace(
+    formOf(
       'delete from events using unnest($1::uuid[], $2::uuid[]) as given (workspace_id, id) where events.workspace_id = given.workspace_id',
-    ),
+    ).text,
   ).toBe(
     'delete from events using (select $1::uuid as workspace_id, given.* from unnest($2::uuid[]) as given (id)) as given where events.workspace_id = $1::uuid and given.workspace_id = $1::uuid',
   );

@@ -1,7 +1,17 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
+import { packageRoot } from '../../../src/platform/files.ts';
 import { uuidArray } from '../../../src/store/arrays.ts';
-import { isOf, statementForWorkspace, type TransactionScope } from '../../../src/store/one-workspace.ts';
+import {
+  applyForm,
+  isOf,
+  statementForWorkspace,
+  statementsWithForm,
+  type TransactionScope,
+} from '../../../src/store/one-workspace.ts';
+import { citusForms, formOf } from '../../../tools/generate/citus-forms.ts';
 
 const [one, other] = [uuidv7(), uuidv7()];
 const nothing: TransactionScope = { lastValues: new Map(), workspaceId: undefined };
@@ -9,11 +19,14 @@ const nothing: TransactionScope = { lastValues: new Map(), workspaceId: undefine
 const INSERT =
   'insert into usage (workspace_id, day) select given.workspace_id, given.day from unnest($1::uuid[], $2::date[]) as given (workspace_id, day)';
 
+/** Returns the statement of a form as it is sent. */
+const sentFor = (text: string, values: unknown[], scope = nothing) => applyForm(formOf(text), values, scope);
+
 describe('the form of a statement for one workspace', () => {
   test('names the workspace once, as a scalar parameter, however it is given', () => {
     const binary = uuidArray([one, one], (id) => id);
     for (const given of [[one, one], binary])
-      expect(statementForWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toMatchObject({
+      expect(sentFor(INSERT, [given, ['2026-01-01', '2026-01-02']])).toMatchObject({
         values: [one, ['2026-01-01', '2026-01-02']],
         text: expect.stringContaining('(select $1::uuid as workspace_id, given.* from unnest($2::date[])'),
       });
@@ -23,7 +36,7 @@ describe('the form of a statement for one workspace', () => {
     const text =
       'insert into usage (workspace_id) select given.workspace_id from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, lane integer)';
     const rows = JSON.stringify([{ workspace_id: one.toUpperCase(), lane: 1 }]);
-    expect(statementForWorkspace(text, [rows], nothing)).toMatchObject({
+    expect(sentFor(text, [rows])).toMatchObject({
       values: [rows, one],
       text: expect.stringContaining('(select $2::uuid as workspace_id'),
     });
@@ -31,23 +44,21 @@ describe('the form of a statement for one workspace', () => {
 
   test('names the workspace of rows in JSON whose members are spelled as in the code', () => {
     const text =
-      'insert into usage (workspace_id) select given."workspaceId" from jsonb_to_recordset($1::jsonb) as given ("workspaceId" uuid, lane integer)';
+      'insert into usage (workspace_id) select given."workspaceId" from jsonb_to_recordset($1::jsonb) as given (lane integer, "workspaceId" uuid)';
     const [mine, others] = [one, other].map((workspaceId) => ({ workspaceId, lane: 1 }));
-    expect(statementForWorkspace(text, [JSON.stringify([mine])], nothing)).toMatchObject({
+    expect(sentFor(text, [JSON.stringify([mine])])).toMatchObject({
       values: [JSON.stringify([mine]), one],
       text: expect.stringContaining(
         '(select $2::uuid as "workspaceId", given.* from jsonb_to_recordset($1::jsonb) as given (lane integer))',
       ),
     });
-    expect(() => statementForWorkspace(text, [JSON.stringify([mine, others])], nothing)).toThrow(
-      'is given 2',
-    );
+    expect(() => sentFor(text, [JSON.stringify([mine, others])])).toThrow('is given 2');
   });
 
   test('G7: rejects a set with rows of several workspaces', () => {
     const several = [one, other];
     for (const given of [several, uuidArray(several, (id) => id)])
-      expect(() => statementForWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toThrow(
+      expect(() => sentFor(INSERT, [given, ['2026-01-01', '2026-01-02']])).toThrow(
         'a statement for one workspace is given 2',
       );
   });
@@ -56,20 +67,54 @@ describe('the form of a statement for one workspace', () => {
     const text =
       'insert into audit (workspace_id) select given.workspace_id from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid)';
     const rows = JSON.stringify([{ workspace_id: one }, { workspace_id: other }, {}]);
-    expect(statementForWorkspace(text, [rows], nothing)).toEqual({ text, values: [rows], isDeclared: false });
+    const unchanged = { text, values: [rows], isDeclared: false };
+    expect(sentFor(text, [rows])).toEqual(unchanged);
+    expect(statementForWorkspace(text, [rows], nothing)).toEqual(unchanged);
   });
 
   test('names the workspace also where it is compared as bytes', () => {
     const text = `select from unnest($1::uuid[]) as given (workspace_id)
       join profiles on uuid_send(profiles.workspace_id) = uuid_send(given.workspace_id)`;
-    expect(statementForWorkspace(text, [[one]], nothing).text).toContain(
-      'profiles.workspace_id = $1::uuid and',
+    expect(formOf(text).text).toContain(
+      'on profiles.workspace_id = $1::uuid and given.workspace_id = $1::uuid and uuid_send(profiles.workspace_id) = uuid_send($1::uuid)',
     );
+  });
+
+  test('has parentheses where two comparisons replace an operand', () => {
+    const text = `select from profiles join events on not profiles.workspace_id = events.workspace_id
+      where profiles.workspace_id = $1::uuid`;
+    expect(formOf(text).text).toContain(
+      'on not (profiles.workspace_id = $1::uuid and events.workspace_id = $1::uuid)',
+    );
+  });
+
+  test('names the workspace of a tuple, and rejects "not" before the tuple', () => {
+    const search = '(events.workspace_id, events.id) in (select workspace_id, id from profiles)';
+    const of = (condition: string) =>
+      formOf(`select from events where events.workspace_id = $1::uuid and ${condition}`).text;
+    expect(of(search)).toContain(`and events.workspace_id = $1::uuid and ${search}`);
+    expect(() => of(`not ${search}`)).toThrow('Write "not in"');
+  });
+
+  test('counts positions in bytes, as the parser does', () => {
+    expect(
+      formOf(`select 'ä' from profiles join events on profiles.workspace_id = events.workspace_id
+      where events.workspace_id = $1::uuid and events.name = 'ö'`).text,
+    ).toBe(`select 'ä' from profiles join events on profiles.workspace_id = $1::uuid and events.workspace_id = $1::uuid
+      where events.workspace_id = $1::uuid and events.name = 'ö'`);
+  });
+
+  test.each([
+    'select from unnest($1::text[], $2::uuid[]) as given (email, workspace_id) join profiles using (workspace_id)',
+    'select from unnest(array[$1::uuid]) as given (workspace_id) join profiles using (workspace_id)',
+    'select from json_array_elements($1::json) as given (workspace_id) join profiles using (workspace_id)',
+  ])('does not exist for an unsupported set: %s', (text) => {
+    expect(() => formOf(text)).toThrow('the set given is not made from parameters with the workspace first');
   });
 
   test("uses the workspace's place only for the workspace of its own transaction", () => {
     const inPlaceOf = (location: string | undefined) =>
-      statementForWorkspace(INSERT, [[one], ['2026-01-01']], { ...nothing, workspaceId: location });
+      sentFor(INSERT, [[one], ['2026-01-01']], { ...nothing, workspaceId: location });
     expect(inPlaceOf(one)).toMatchObject({
       isDeclared: true,
       text: expect.stringContaining(
@@ -81,11 +126,9 @@ describe('the form of a statement for one workspace', () => {
 
   test('requires the last value of a sequence', () => {
     const text = `insert into left_names (workspace_id, up_to) select given.workspace_id, pg_sequence_last_value('failure_places') from unnest($1::uuid[]) as given (workspace_id)`;
-    expect(() => statementForWorkspace(text, [[one]], nothing)).toThrow(
-      'the position of the sequence failure_places is unknown',
-    );
+    expect(() => sentFor(text, [[one]])).toThrow('the position of the sequence failure_places is unknown');
     const lastValues = new Map([['failure_places', '7']]);
-    expect(statementForWorkspace(text, [[one]], { ...nothing, lastValues })).toMatchObject({
+    expect(sentFor(text, [[one]], { ...nothing, lastValues })).toMatchObject({
       values: [one, '7'],
       text: expect.stringContaining('select given.workspace_id, $2::bigint from'),
     });
@@ -93,8 +136,49 @@ describe('the form of a statement for one workspace', () => {
 
   test('omits the condition for rows of earlier releases, which have no workspace', () => {
     const text = `select from unnest($1::uuid[]) as given (workspace_id) join ledger on ${isOf('ledger', 'given')}`;
-    expect(statementForWorkspace(text, [[one]], nothing).text).toContain(
-      'on ledger.workspace_id = $1::uuid and',
+    expect(formOf(text).text).toContain('on ledger.workspace_id = $1::uuid and');
+  });
+});
+
+/** Matches a set in source code that has a workspace in each row. */
+const SET =
+  /(?:unnest\(\s*\$\d+::uuid\[\][^()]*\)(?: with ordinality)?|jsonb?_to_recordset\([^()]*\))\s+as \w+ \([^()]*(?:workspace_id|owner_id|"workspaceId")[^()]*\)/g;
+
+/** Sets of statements without distributed tables. */
+const OF_CENTRAL_TABLES = ['src/store/audit.ts'];
+
+describe('the checked-in forms', () => {
+  test('generated/citus-forms.json is current; npm run generate writes it', async () => {
+    const committed = readFileSync(path.join(packageRoot, 'generated/citus-forms.json'), 'utf8');
+    expect(committed).toBe(await citusForms());
+  });
+
+  test('every set with workspaces in the code is in a statement with a form', async () => {
+    await citusForms();
+    const withForm = [...statementsWithForm];
+    const collected = sourcesIn('src', 'workers').flatMap(({ file, text }) =>
+      [...text.matchAll(SET)].map(([set]) => ({ file, set })),
+    );
+    expect(collected.length).toBeGreaterThan(60);
+    // A part of a set may be computed.
+    const without = collected.filter(
+      ({ set }) => !withForm.some((text) => text.includes(set.split('${')[0]!)),
+    );
+    expect([...new Set(without.map(({ file }) => file))]).toEqual(OF_CENTRAL_TABLES);
+  });
+
+  test('a set without a form is rejected', () => {
+    expect(() => statementForWorkspace(INSERT, [[one], ['2026-01-01']], nothing)).toThrow(
+      'a statement has no form for Citus. Mark it with withCitusForm and run npm run generate',
     );
   });
 });
+
+function sourcesIn(...folders: string[]): { file: string; text: string }[] {
+  return folders.flatMap((folder) =>
+    readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts') && !name.startsWith('generated'))
+      .map((name) => path.posix.join(folder, name))
+      .map((file) => ({ file, text: readFileSync(path.join(packageRoot, file), 'utf8') })),
+  );
+}

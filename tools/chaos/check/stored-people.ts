@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { NIL_UUID } from '../../../src/platform/ids.ts';
-import { ofOneWorkspace } from '../../../src/store/one-workspace.ts';
+import { formOf } from '../../generate/citus-forms.ts';
 import type { Journal } from '../load/journal.ts';
 
 /** A person in the store. */
@@ -102,10 +102,10 @@ select external_id as "externalId", email, phone, custom_attributes as custom,
 from profiles where workspace_id = $1`;
 
 /** The statement also works on a distributed Postgres. */
-const lettersStatement = ofOneWorkspace(`
+const lettersStatement = formOf(`
 select coalesce(kept.object -> 'properties' ->> 'n', kept.object::text) as object, kept.reason
 from kept_dead_letters as kept
-where kept.workspace_id = $1::uuid`);
+where kept.workspace_id = $1::uuid`).text;
 
 const wrongSumsStatement = `
 with events_counted as (
