@@ -31,7 +31,7 @@ const allowed = [
   /^dist\/(?:src|workers)\/[\w./-]+\.js$/,
   /^docs\/(?:[\w-]+\.(?:md|html)|seed\.yaml)$/,
   /^docs\/pictures\/[\w-]+\.svg$/,
-  /^generated\/(?:openapi\.json|screenshots\/[\w-]+\.webp)$/,
+  /^generated\/(?:(?:citus-forms|openapi)\.json|screenshots\/[\w-]+\.webp)$/,
   /^prisma\/migrations\/(?:\d{4}_\w+\/migration\.sql|migration_lock\.toml)$/,
   /^scripts\/[\w-]+\.cjs$/,
   /^src\/(?:limits|queue)\/[\w-]+\.lua$/,

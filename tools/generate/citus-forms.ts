@@ -164,15 +164,18 @@ function setOfRows(
     );
   const { start, end } = callAt(sql, call);
   const list = { start: sql.indexOf('(', end), end: closeOf(sql, sql.indexOf('(', end)) + 1 };
-  const parts = (text: string) => splitAtCommas(text.slice(1, -1));
-  const definitions = parts(sql.slice(list.start, list.end));
+  const definitions = partsOf(sql.slice(list.start, list.end), columns.length);
   const column = coldeflist
     ? definitions[position]!.slice(0, definitions[position]!.lastIndexOf(' '))
     : columns[0]!;
   const others = definitions.filter((_, at) => at !== position).join(', ');
   const given = sql.slice(sql.indexOf('(', start), end);
   const scalar = `$${isArrays ? index + 1 : next}::uuid`;
-  const from = isArrays ? `unnest(${parts(given).slice(1).join(', ')})` : `${name}${given}`;
+  const from = isArrays
+    ? `unnest(${partsOf(given, columns.length - (ordinality ? 1 : 0))
+        .slice(1)
+        .join(', ')})`
+    : `${name}${given}`;
   const rows = `${from}${ordinality ? ' with ordinality' : ''} as ${alias.aliasname} (${others})`;
   const inParentheses = (query: string) => `(select ${query}) as ${alias.aliasname}`;
   const edit =
@@ -267,6 +270,7 @@ function view(sql: string, { relname, alias, location }: Node, scalar: string): 
     text: `${queryOfView(VIEWED[relname]!, scalar)} as ${name}`,
   };
 }
+
 /** Returns the query of the view for one workspace, with the condition on the workspace in each table. */
 function queryOfView(table: string, scalar: string): string {
   return `(
@@ -319,8 +323,12 @@ function insertsFirst(visited: Visited[]): boolean {
 /** Returns the text with its edits, and checks that it is SQL. */
 function edited(sql: string, edits: Edit[], form: 'text' | 'declared'): string {
   let result = sql;
-  for (const edit of edits.sort((one, other) => other.start - one.start))
+  let next = sql.length;
+  for (const edit of edits.sort((one, other) => other.start - one.start)) {
+    if (edit.end > next) throw new Error(`two changes overlap at ${edit.start}: ${sql}`);
     result = result.slice(0, edit.start) + (edit[form] ?? edit.text) + result.slice(edit.end);
+    next = edit.start;
+  }
   const text = Buffer.from(result, 'latin1').toString();
   parseSync(text);
   return text;
@@ -346,7 +354,15 @@ function closeOf(sql: string, open: number): number {
   }
 }
 
-/** Splits a list of columns or parameters. */
-const splitAtCommas = (list: string) => list.split(',').map((one) => one.trim());
+/** Splits a list of columns or parameters, which is in parentheses. @throws {Error} if it has commas within a part */
+function partsOf(list: string, count: number): string[] {
+  const parts = list
+    .slice(1, -1)
+    .split(',')
+    .map((one) => one.trim());
+  if (parts.length !== count)
+    throw new Error(`the list has ${parts.length} parts instead of ${count}: ${list}`);
+  return parts;
+}
 
 const unique = (numbers: number[]) => [...new Set(numbers)];

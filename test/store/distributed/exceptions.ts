@@ -68,6 +68,8 @@ export const exceptions: Record<string, string> = {
   'segments.ts findShownSegment: segments': LISTED,
   'stream-destinations.ts findDestination: stream_destinations': LISTED,
   'stream-destinations.ts createDestination: stream_log': PLACE,
+  'stream-destinations.ts listDestinations: stream_destinations': LISTED,
+  'stream-destinations.ts listDestinations: stream_log': LISTED,
   'stream-destinations.ts replayFrom: stream_log': PLACE,
   'stream-erasures.ts selectErasingWorkspaces: stream_erasure_passes': WORK,
   'stream-destinations.ts trimLog: stream_destinations': UPKEEP,

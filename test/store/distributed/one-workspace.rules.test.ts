@@ -7,6 +7,7 @@ import { uuidArray } from '../../../src/store/arrays.ts';
 import {
   applyForm,
   isOf,
+  setsIn,
   statementForWorkspace,
   statementsWithForm,
   type TransactionScope,
@@ -140,10 +141,6 @@ describe('the form of a statement for one workspace', () => {
   });
 });
 
-/** Matches a set in source code that has a workspace in each row. */
-const SET =
-  /(?:unnest\(\s*\$\d+::uuid\[\][^()]*\)(?: with ordinality)?|jsonb?_to_recordset\([^()]*\))\s+as \w+ \([^()]*(?:workspace_id|owner_id|"workspaceId")[^()]*\)/g;
-
 /** Sets of statements without distributed tables. */
 const OF_CENTRAL_TABLES = ['src/store/audit.ts'];
 
@@ -157,7 +154,7 @@ describe('the checked-in forms', () => {
     await citusForms();
     const withForm = [...statementsWithForm];
     const collected = sourcesIn('src', 'workers').flatMap(({ file, text }) =>
-      [...text.matchAll(SET)].map(([set]) => ({ file, set })),
+      setsIn(text).map((set) => ({ file, set })),
     );
     expect(collected.length).toBeGreaterThan(60);
     // A part of a set may be computed.
