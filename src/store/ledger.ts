@@ -99,6 +99,25 @@ export async function readCutEnvelopes(
   return rows;
 }
 
+/** Reads by primary key; takes no lock. */
+const countLeftStatement = `
+  select cut_envelopes.envelope_id::text as id, cardinality(cut_envelopes.left_places) as left
+  from cut_envelopes
+  where cut_envelopes.workspace_id = any($1::uuid[]) and cut_envelopes.envelope_id = any($2::uuid[])`;
+
+/**
+ * Returns the number of remaining objects of envelopes, by envelope id. Envelopes that were never cut, or are completely
+ * applied, are omitted.
+ */
+export async function countLeftObjects(pool: Pool, keys: EnvelopeKey[]): Promise<Map<string, number>> {
+  const { rows } = await pool.query<{ id: string; left: number }>({
+    name: 'count-left-objects',
+    text: countLeftStatement,
+    values: keyValues(keys),
+  });
+  return new Map(rows.map(({ id, left }) => [id, left]));
+}
+
 /** Deletes by primary key. */
 const releaseStatement = withCitusForm(`
   delete from ledger using ${keysTable}

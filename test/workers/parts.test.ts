@@ -4,6 +4,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { type Part, WHOLE } from '../../workers/batch/parts.ts';
+import { sharesOf } from '../../workers/batch/shares.ts';
+import { Isolation } from '../../workers/lane/isolation.ts';
+import { type AccountsView, nextBatch } from '../../workers/lane/next-batch.ts';
 import { remaining, Scheduler, type WaitingDelivery, waiting } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
@@ -51,11 +54,13 @@ async function scene(): Promise<{ workspace: TestWorkspace; delivery: Delivery }
 }
 const once = { users: 8, points: 16, events: 8, counted: 8, usage: 24 };
 
-async function rowsOf({ id }: Delivery): Promise<{ ledger: number; cut: number }> {
+async function rowsOf(delivery: Delivery): Promise<{ ledger: number; cut: number }> {
+  // On a Citus, each workspace of a shared envelope has a row under its own id.
+  const shares = sharesOf([delivery]).flatMap(({ deliveries }) => deliveries.map(({ id }) => id));
   const { rows } = await pool.query(
     `select (select count(*)::integer from ledger where envelope_id = $1) as ledger,
-            (select count(*)::integer from cut_envelopes where envelope_id = $1) as cut`,
-    [id],
+            (select count(*)::integer from cut_envelopes where envelope_id = any ($2::uuid[])) as cut`,
+    [delivery.id, [delivery.id, ...shares]],
   );
   return rows[0];
 }
@@ -186,6 +191,66 @@ describe('a part', () => {
     );
     expect(rows).toHaveLength(3);
     for (const { trail } of rows) expect(trail).toEqual(range(9).map(String));
+  });
+
+  test('G2, G3: leaves exactly the objects of shared envelopes that have not taken effect', async () => {
+    const workspaces = await Promise.all(range(3).map(() => createWorkspace(pool, uuidv7())));
+    const each = 6;
+    const add = (index: number) =>
+      attributes('ann', { change: { trail: { array: { add: [String(index)] } } } });
+    const deliveries = range(4).map((envelope) => {
+      const own = workspaces.map((one) =>
+        deliver(
+          one,
+          range(each).map((index) => add(each * envelope + index)),
+        ),
+      );
+      const requests = own.map((one) => ({ ...one.envelope.requests[0]!, count: each }));
+      return { ...own[0]!, envelope: { requests, objects: own.flatMap((one) => one.envelope.objects) } };
+    });
+    const deliveryById = new Map(deliveries.map((delivery) => [delivery.id, delivery]));
+    const trails = async () => {
+      const { rows } = await pool.query<{ workspace_id: string; trail: string[] }>(
+        `select workspace_id, custom_attributes -> 'trail' as trail from profiles
+         where workspace_id = any ($1::uuid[])`,
+        [workspaces.map(({ id }) => id)],
+      );
+      return new Map(rows.map(({ workspace_id, trail }) => [workspace_id, trail]));
+    };
+
+    let window: readonly WaitingDelivery[] = deliveries.map((delivery) => waiting(delivery));
+    for (let parts = 0; window.length > 0; parts++) {
+      expect(parts).toBeLessThan(200);
+      // The order of workspaces, the size of a slice and the size of a round change from part to part.
+      const accounts: AccountsView = {
+        servedUntil: (id) => (workspaces.findIndex((one) => one.id === id) + parts) % 3,
+        unitsOf: (_, { objects }) => objects,
+      };
+      const limits = { objects: 100, bytes: 1_000_000, slice: 1 + (parts % 5), isolation: new Isolation() };
+      const { envelopes, shares } = nextBatch(window, accounts, limits)!;
+      const batch = envelopes.map((one) => ({ ...deliveryById.get(one.id)!, only: one.workspaces }));
+      const result = await applyBatch(pool, batch, { milliseconds: 0, size: 1 + (parts % 4), shares });
+      const left = (result.kind === 'applied' && result.left) || new Map();
+      const done = batch.flatMap(({ id }) => (left.has(id) ? [] : [id]));
+      window = remaining(window, { kind: 'applied', done, left });
+
+      const applied = await trails();
+      for (const trail of applied.values()) expect(trail).toEqual(range(trail.length).map(String));
+      const missing = deliveries.flatMap(({ id }, envelope) => {
+        const counts = workspaces.map((one) => {
+          const count = each * (envelope + 1) - (applied.get(one.id)?.length ?? 0);
+          return [one.id, Math.max(0, Math.min(each, count))] as const;
+        });
+        const some = counts.filter(([, count]) => count > 0);
+        return some.length > 0 ? [[id, new Map(some)] as const] : [];
+      });
+      const kept = window.map(({ id, parts }) => {
+        const counts = [...parts!].map(([workspaceId, { objects }]) => [workspaceId, objects] as const);
+        return [id, new Map(counts)] as const;
+      });
+      expect(kept).toEqual(missing);
+    }
+    expect([...(await trails()).values()]).toEqual(workspaces.map(() => range(4 * each).map(String)));
   });
 });
 

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Connection, Pool } from '../../src/store/database.ts';
 import { declareWorkspace } from '../../src/store/distributed.ts';
-import { readApplied, readAppliedWhole, recordWhole } from '../../src/store/ledger.ts';
+import { countLeftObjects, readApplied, readAppliedWhole, recordWhole } from '../../src/store/ledger.ts';
 import { inTransaction, type Limits } from '../../src/store/transactions.ts';
-import { type Delivery, ownersOf, partsOf } from './open.ts';
+import { type Delivery, keyOf, ownersOf, partsOf } from './open.ts';
 import type { BatchResult, Part } from './parts.ts';
 
 interface ShareOptions {
@@ -30,18 +30,14 @@ export async function runShares(
   const until = performance.now() + whole.milliseconds;
   const begun = await notAppliedBefore(pool, deliveries);
   const shares = sharesOf(begun);
-  const applied = await appliedBefore(
-    pool,
-    shares.filter((share) => !isTurnOf(share)),
-  );
   const results: BatchResult[] = [];
+  const waiting: Share[] = [];
   // If an earlier transaction has applied a share, the result is `skipped`, and the next share may still start after
   // the deadline.
   let hasBegun = false;
   for (const share of shares) {
-    const isTurn = isTurnOf(share);
-    if (!isTurn || (hasBegun && performance.now() > until)) {
-      results.push(untouched(share, { isCut: isTurn, applied }));
+    if (!isTurnOf(share) || (hasBegun && performance.now() > until)) {
+      waiting.push(share);
       continue;
     }
     const part = { ...whole, milliseconds: until - performance.now() };
@@ -54,6 +50,7 @@ export async function runShares(
     hasBegun ||= result.kind === 'applied';
     results.push(result);
   }
+  if (waiting.length > 0) results.push(await resultOfWaiting(pool, waiting));
   const all = joinResults(
     shares.flatMap((share) => share.deliveries),
     results,
@@ -128,30 +125,37 @@ export function sharesOf(deliveries: readonly Delivery[]): Share[] {
 const isTurnOf = ({ workspaceId, deliveries }: Share): boolean =>
   deliveries.some(({ only }) => only?.has(workspaceId) ?? true);
 
-/** Returns the ids of the envelopes of shares that earlier batches have applied. */
-async function appliedBefore(pool: Pool, shares: readonly Share[]): Promise<ReadonlySet<string>> {
-  const ids = shares.flatMap(({ deliveries }) => deliveries.map(({ id }) => id));
-  return ids.length > 0 ? readApplied(pool, ids) : new Set();
-}
-
 /**
- * Returns the result of a share without an applied object, because the batch takes the objects of other workspaces
- * or its time was over (`isCut`). `left` lists the envelopes of the share, except those that an earlier batch has
- * applied.
+ * Returns the result of shares without a transaction: the batch takes only objects of other workspaces, or its time was
+ * over. `left` has the numbers of their objects that no earlier batch has applied.
  */
-function untouched(
-  { workspaceId, deliveries }: Share,
-  { isCut, applied }: { isCut: boolean; applied: ReadonlySet<string> },
-): BatchResult {
-  const leftOf = ({ envelope }: Delivery) => partsOf(envelope, 0).get(workspaceId)?.objects ?? 0;
+async function resultOfWaiting(pool: Pool, shares: readonly Share[]): Promise<BatchResult> {
+  // Another worker may finish a share between the two statements. The ledger is read last, so that such a share is
+  // finished here as well. Otherwise, all of its objects would count as remaining.
+  const counts = await countLeftObjects(
+    pool,
+    shares.flatMap(({ deliveries }) => deliveries.map(keyOf)),
+  );
+  const applied = await readApplied(
+    pool,
+    shares.flatMap(({ deliveries }) => deliveries.map(({ id }) => id)),
+  );
+  const left = new Map<string, Map<string, number>>();
+  let isCut = false;
+  for (const share of shares) {
+    const { workspaceId, deliveries } = share;
+    const unfinished = deliveries.filter(({ id }) => !applied.has(id));
+    for (const { id, envelope } of unfinished) {
+      const objects = counts.get(id) ?? partsOf(envelope, 0).get(workspaceId)?.objects ?? 0;
+      left.set(id, new Map([[workspaceId, objects]]));
+    }
+    isCut ||= unfinished.length > 0 && isTurnOf(share);
+  }
+  if (left.size === 0) return { kind: 'skipped' };
   return {
     ...{ kind: 'applied', objects: 0, deadLetters: [], leavesTombstones: false, seconds: 0 },
     used: { objects: new Map(), loaded: new Map(), isCut, nextRound: Number.POSITIVE_INFINITY },
-    left: new Map(
-      deliveries
-        .filter(({ id }) => !applied.has(id))
-        .map((delivery) => [delivery.id, new Map([[workspaceId, leftOf(delivery)]])]),
-    ),
+    left,
   };
 }
 

@@ -43,6 +43,7 @@ export const exceptions: Record<string, string> = {
   'leases.ts takeOldest: segment_exports': WORK,
   'leases.ts takeOldest: stream_destinations': WORK,
   'leases.ts takeOldest: stream_log': WORK,
+  'ledger.ts countLeftObjects: cut_envelopes': LEDGER,
   'ledger.ts findTraces: ledger': LEDGER,
   'ledger.ts readLatestTraces: ledger': LEDGER,
   'ledger.ts forgetCutEnvelopes: cut_envelopes': UPKEEP,

@@ -36,6 +36,7 @@ import {
 } from '../../../src/store/idempotency-keys.ts';
 import {
   claimEnvelopes,
+  countLeftObjects,
   cutEnvelopes,
   dropCutEnvelopes,
   findTraces,
@@ -124,6 +125,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => readAppliedWhole(store, envelopes),
     () => recordWhole(store, [newId()]),
     () => readCutEnvelopes(store, envelopeKeys),
+    () => countLeftObjects(store, envelopeKeys),
     () => releaseEnvelopes(store, envelopeKeys),
     () => cutEnvelopes(store, [{ id: newId(), workspaceId, left: [0, 2] }]),
     () => dropCutEnvelopes(store, envelopeKeys),
