@@ -70,7 +70,8 @@ test('a reading that began before Postgres froze does not count as its latency',
   });
   let thaw = () => {};
   frozen = new Promise((resolve) => (thaw = resolve));
-  expect((await reader.read()).lacking.map(({ name }) => name)).toEqual(['postgres']);
+  for (let reading = 0; reading < 2; reading++)
+    expect((await reader.read()).lacking.map(({ name }) => name)).toEqual(['postgres']);
   const during = reader.read();
   thaw();
   const { lacking, postgres } = await during;
