@@ -27,9 +27,9 @@ const MAX_OBJECTS = 100;
 function readable(wire: WireEnvelope) {
   const envelope = decodeEnvelope(wire);
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
-  const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
+  const byRequest = new Map<number | undefined, AcceptedObject[]>();
   const indexes = requestIndexesOf(envelope);
-  envelope.objects.slice(0, MAX_OBJECTS).forEach(({ request: _, ...object }, index) => {
+  envelope.objects.slice(0, MAX_OBJECTS).forEach((object, index) => {
     const shown = byRequest.get(indexes[index]);
     if (shown) shown.push(object);
     else byRequest.set(indexes[index], [object]);
@@ -38,7 +38,10 @@ function readable(wire: WireEnvelope) {
     count: envelope.objects.length,
     ...(envelope.objects.length > MAX_OBJECTS && { shown: MAX_OBJECTS }),
     ...(envelope.replay && { replay: true }),
-    requests: [...byRequest].map(([index, objects]) => ({ ...envelope.requests[index as number], objects })),
+    requests: [...byRequest].map(([index, objects]) => ({
+      ...(index !== undefined && envelope.requests[index]),
+      objects,
+    })),
   };
 }
 

@@ -191,7 +191,7 @@ export const processChecks: readonly Check[] = [
       meaning: 'Processes of two releases have been running for 30 minutes.',
       diagnose: ['Run `penstock status` and read the column `version`.'],
       fix: [
-        'Finish the [upgrade](upgrade.md), or revert it. Coming from 0.1.0, replace the workers first. Objects that a worker of 0.1.0 could not read are dead letters: replay them when all workers are new. Later releases leave such jobs to newer workers.',
+        'Finish the [upgrade](upgrade.md), or revert it. Workers leave jobs that they cannot read to newer workers.',
       ],
     },
   },

@@ -37,7 +37,7 @@ const guideFiles = {
     ...['docs/scale.md', 'docs/scale-redis-cluster.md', 'docs/scale-shards.md', 'docs/scale-citus.md'],
     ...['docs/connection-poolers.md', 'docs/backup.md', 'docs/backup-embedded.md'],
     ...['docs/backup-deployments.md', 'docs/restore.md', 'docs/redis-loss.md', 'docs/upgrade.md'],
-    ...['docs/upgrade-from-0-1-0.md', 'docs/roll-back.md', 'docs/retention.md'],
+    ...['docs/upgrade-from-1-0-0.md', 'docs/roll-back.md', 'docs/retention.md'],
     ...['docs/monitoring.md', 'docs/runbook.md', 'docs/troubleshooting.md', 'docs/security.md'],
   ],
   Reference: [

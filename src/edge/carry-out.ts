@@ -1,5 +1,5 @@
 import { type Rejection, rejectionOf } from '../errors.ts';
-import type { EnvelopeRequest } from '../jobs/envelope.ts';
+import type { AcceptedRequest } from '../jobs/envelope.ts';
 import { inputArrayOf } from '../jobs/traces.ts';
 import type { Plan, Reply, Resources } from '../operations/operation.ts';
 import type { Semaphore } from '../platform/concurrency.ts';
@@ -74,7 +74,7 @@ export class QueuedRequests {
   }
 }
 
-function envelopeRequestOf({ requestId, caller, requester, request }: Admitted): EnvelopeRequest {
+function envelopeRequestOf({ requestId, caller, requester, request }: Admitted): AcceptedRequest {
   return {
     request_id: requestId,
     workspace_id: caller.workspaceId,

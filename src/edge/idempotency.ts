@@ -1,5 +1,5 @@
 import { ApiError } from '../errors.ts';
-import type { EnvelopeRequest } from '../jobs/envelope.ts';
+import type { AcceptedRequest } from '../jobs/envelope.ts';
 import type { Reply } from '../operations/operation.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
@@ -215,7 +215,7 @@ interface QueuedSteps {
  */
 export function queuedAttempt(
   queue: Pick<GroupCommit, 'pack' | 'add' | 'lanes'>,
-  request: EnvelopeRequest,
+  request: AcceptedRequest,
   { plan, answer }: QueuedSteps,
 ): Attempt {
   let own: ObjectsPlan | undefined;

@@ -70,8 +70,7 @@ export function readEmbeddedUrl(dataDir: string): string | undefined {
   }
   if (text === '') return undefined;
   const url = new URL(text);
-  // Addresses that earlier releases wrote do not require the authentication of the server.
-  if (!url.hostname.startsWith('%2F')) return withRequiredScram(text);
+  if (!url.hostname.startsWith('%2F')) return text;
   url.hostname = encodeURIComponent(socketFolder(home));
   return url.href;
 }

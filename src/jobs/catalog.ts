@@ -28,7 +28,6 @@ const identifier = {
 } as const;
 const position = {
   id: text,
-  request: { type: 'integer', minimum: 0 },
   index: { type: 'integer', minimum: 0 },
 } as const;
 const base = { ...position, create: { type: 'boolean' }, identifier } as const;

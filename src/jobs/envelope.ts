@@ -30,23 +30,19 @@ export interface Fence {
   /** Lane numbers; at least two. The first lane applies the objects. */
   lanes: number[];
   /**
-   * The workspace of all its objects. Absent in fences of releases before 1.0, which hold objects of several
-   * workspaces: all workspaces wait for such a fence.
+   * The workspace of all its objects. Absent in fences of 1.0.0, which hold objects of several workspaces: all
+   * workspaces wait for such a fence.
    */
   workspace_id?: string;
 }
 
-export interface EnvelopeRequest {
+/** A request whose objects are accepted. */
+export interface AcceptedRequest {
   /** The `X-Request-Id` of the response. */
   request_id: string;
   workspace_id: string;
   /** Time at which the request was accepted, by web's clock, in ISO 8601. */
   accepted_at: string;
-  /**
-   * Number of the request's objects in this envelope, which are consecutive. Absent in envelopes of releases
-   * before 0.2.
-   */
-  count?: number;
   /** Number of accepted objects of the whole request. Absent if all of them are in one envelope. */
   objects?: number;
   /**
@@ -56,6 +52,12 @@ export interface EnvelopeRequest {
   key_id?: string | null | undefined;
   /** The request's span in W3C Trace Context format. Absent if the request is not traced. */
   traceparent?: string;
+}
+
+/** A request in an envelope. */
+export interface EnvelopeRequest extends AcceptedRequest {
+  /** Number of the request's objects in this envelope, which are consecutive. */
+  count: number;
 }
 
 /**
@@ -73,19 +75,18 @@ export function keysOf(requests: EnvelopeRequest[]): (string | undefined)[] {
 }
 
 /**
- * Returns for each object the index of its request in `requests`.
- *
- * The result is not validated: an index may be missing or out of range if the envelope is malformed. The
- * caller checks it.
+ * Returns for each object the index of its request in `requests`; undefined for an object that no request
+ * counts, because the envelope is malformed.
  */
-export function requestIndexesOf({ requests, objects }: Envelope): unknown[] {
-  if (requests.length === 0 || !requests.every((request) => Number.isSafeInteger(request?.count)))
-    return objects.map((object) => object?.request);
-  const requestIndexes: number[] = [];
+export function requestIndexesOf({ requests, objects }: Envelope): (number | undefined)[] {
+  const requestIndexes: (number | undefined)[] = [];
   for (let requestIndex = 0; requestIndex < requests.length; requestIndex++) {
-    const end = Math.min(objects.length, requestIndexes.length + requests[requestIndex]!.count!);
+    const count: unknown = requests[requestIndex]?.count;
+    if (!Number.isSafeInteger(count)) continue;
+    const end = Math.min(objects.length, requestIndexes.length + (count as number));
     while (requestIndexes.length < end) requestIndexes.push(requestIndex);
   }
+  while (requestIndexes.length < objects.length) requestIndexes.push(undefined);
   return requestIndexes;
 }
 
@@ -93,8 +94,6 @@ export function requestIndexesOf({ requests, objects }: Envelope): unknown[] {
 interface AcceptedBase {
   /** UUIDv7 assigned by web. The object's row and its dead letter have the same id. */
   id: string;
-  /** Index in `requests`. Only in envelopes of releases before 0.2. */
-  request?: number;
   /** Index of the object in its array of the request. */
   index: number;
   /** False if an unknown identifier must not create a profile. Omitted if it may, since most objects may. */
@@ -204,8 +203,6 @@ function newAddresses({ standard }: AcceptedAttributes): Identifier[] {
 interface IdentityBase {
   /** UUIDv7 assigned by web: the id of the object's dead letter and of its outcome. */
   id: string;
-  /** Index in the envelope's `requests`. Only in envelopes of releases before 0.2. */
-  request?: number;
   /** Index of the object in its array of the request. */
   index: number;
 }
@@ -286,8 +283,6 @@ type IdentityKind = IdentityObject['kind'];
 interface SubscriptionBase {
   /** UUIDv7 assigned by web: the id of the object's dead letter. */
   id: string;
-  /** Index in the envelope's `requests`. Only in envelopes of releases before 0.2. */
-  request?: number;
   /** Index of the object in its array of the request. */
   index: number;
 }

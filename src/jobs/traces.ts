@@ -130,7 +130,7 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
     const requestIndex = requestIndexes[from];
     let to = from + 1;
     while (to < objects.length && requestIndexes[to] === requestIndex) to++;
-    const request = requests[requestIndex as number];
+    const request = requestIndex === undefined ? undefined : requests[requestIndex];
     const start = from;
     from = to;
     if (!isUuid(request?.request_id)) continue;
@@ -155,9 +155,10 @@ function writeRuns(objects: AcceptedObject[], from: number, to: number): void {
   let first = 0;
   let count = 0;
   for (let index = from; index < to; index++) {
-    const object = objects[index]!;
-    const name = inputArrayOf(object);
-    if (name === undefined || !Number.isSafeInteger(object.index)) continue;
+    // An object of a malformed envelope can be null.
+    const object = objects[index] ?? undefined;
+    const name = object && inputArrayOf(object);
+    if (object === undefined || name === undefined || !Number.isSafeInteger(object.index)) continue;
     if (inputArrays[name] === code && object.index === first + count) {
       count++;
       continue;

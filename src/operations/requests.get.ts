@@ -106,7 +106,7 @@ const replySchema: Schema = {
       type: 'integer',
       minimum: 1,
       description:
-        'Number of accepted objects with unknown status: the queue has lost them, they were applied more than `LEDGER_DAYS` days ago, or an earlier release has applied them.',
+        'Number of accepted objects with unknown status: the queue has lost them, or they were applied more than `LEDGER_DAYS` days ago.',
     },
     rejected: {
       type: 'array',

@@ -3,7 +3,7 @@ import { objectSchemas } from '../jobs/catalog.ts';
 import { type AcceptedObject, type Envelope, namedIdentifiers, type ObjectKind } from '../jobs/envelope.ts';
 import { millisecondsOf } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { findUnstorable, isRecord } from '../profile/values.ts';
+import { findUnstorable } from '../profile/values.ts';
 import { compile, describeError } from '../schemas/compile.ts';
 import { type Actor, audited } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
@@ -24,19 +24,16 @@ export interface DeadLetterJob {
   request_id: string;
   workspace_id: string;
   reason: string;
-  /** The object without its position in an envelope that no longer exists. */
   object: Json;
 }
 
 export function toDeadLetterJob({ id, requestId, workspaceId, reason, object }: DeadLetter): DeadLetterJob {
-  const shown = isRecord(object) ? { ...object } : object;
-  if (isRecord(shown)) delete shown.request;
   return displayable({
     dead_letter_id: id,
     request_id: requestId,
     workspace_id: workspaceId,
     reason,
-    object: shown,
+    object,
   });
 }
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
+import type { AcceptedObject, AcceptedRequest } from '../jobs/envelope.ts';
 import { BEHIND, type LaneEntry, type LaneProducer, QueueUnavailable, type ShardSelection } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, pack } from './pack.ts';
 import { traceFlush } from './spans.ts';
@@ -64,7 +64,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
    * @throws {QueueUnavailable} if the queue does not confirm the add, or at once if too much is waiting already.
    */
   function enqueue(
-    request: EnvelopeRequest,
+    request: AcceptedRequest,
     objects: AcceptedObject[],
     { bytes, isAwaited = false }: EnqueueOptions,
   ): Promise<LaneEntry[]> {
@@ -159,7 +159,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     /** Number of lanes in each shard. */
     lanes: options.lanes,
     /** Packs one request into envelopes of its own without adding them. */
-    pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
+    pack: (request: AcceptedRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
       pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
     /** The shard of a workspace; undefined if it is not known yet or there is only one shard. */
     shardOf: (workspaceId: string) => placing?.now(workspaceId),

@@ -1,4 +1,4 @@
-import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
+import type { AcceptedObject, AcceptedRequest } from '../jobs/envelope.ts';
 import { backOff, rest } from '../platform/poll.ts';
 import { linkSignals } from '../platform/time-limit.ts';
 import type { StagedEnvelopes } from '../store/staged-envelopes.ts';
@@ -174,7 +174,7 @@ export interface Packing {
 
 /** Packs the objects of a request into envelopes with ids, which stay the same from then on. */
 export function packStaged(
-  { objects, ...request }: { request: EnvelopeRequest; objects: AcceptedObject[]; bytes: number },
+  { objects, ...request }: { request: AcceptedRequest; objects: AcceptedObject[]; bytes: number },
   { lanes, maxEnvelopeObjects }: Packing,
 ): StagedEnvelopes & { entries: LaneEntry[] } {
   if (objects.length === 0) return { entries: [], envelopeIds: [] };

@@ -1,6 +1,7 @@
 import { v5 as uuidv5 } from 'uuid';
 import {
   type AcceptedObject,
+  type AcceptedRequest,
   type Envelope,
   type EnvelopeRequest,
   type Fence,
@@ -62,7 +63,7 @@ export function markOfFence(fenceId: string, lane: number): string {
 
 /** The accepted objects of one request, and the approximate bytes of their JSON text. */
 export interface Packable {
-  request: EnvelopeRequest;
+  request: AcceptedRequest;
   objects: AcceptedObject[];
   bytes: number;
   /** The workspace shares no envelope with other workspaces. */
@@ -77,7 +78,7 @@ export const MAX_ENVELOPE_BYTES = 4_194_304;
 /** The envelope of a lane that is being filled. */
 interface Open {
   lane: number;
-  requests: (EnvelopeRequest & { count: number })[];
+  requests: EnvelopeRequest[];
   /** The API key of the last request in it. */
   key: string | null | undefined;
   objects: AcceptedObject[];
@@ -114,9 +115,9 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
     if (alone) for (let lane = 0; lane < lanes; lane++) open.delete(own(lane));
     const fence = assignment?.fences.get(request.workspace_id);
     const share = bytes / objects.length;
-    const parts = new Map<Open, EnvelopeRequest & { count: number }>();
+    const parts = new Map<Open, EnvelopeRequest>();
     let envelope: Open | undefined;
-    let part: (EnvelopeRequest & { count: number }) | undefined;
+    let part: EnvelopeRequest | undefined;
     for (const object of objects) {
       const lane = assignment ? assignment.lanes[index++]! : 0;
       if (envelope?.lane !== lane || isFull(envelope, share, maxObjects)) {
@@ -155,14 +156,14 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
   });
 }
 
-const ownerOf = ({ workspace_id }: EnvelopeRequest): string => workspace_id;
+const ownerOf = ({ workspace_id }: AcceptedRequest): string => workspace_id;
 
 /** Copies member by member for speed: each request has a part, and most requests have one object. */
 function partOf(
-  { request_id, workspace_id, accepted_at, objects, traceparent }: EnvelopeRequest,
+  { request_id, workspace_id, accepted_at, objects, traceparent }: AcceptedRequest,
   key_id: string | null | undefined,
-): EnvelopeRequest & { count: number } {
-  const part: EnvelopeRequest & { count: number } = {
+): EnvelopeRequest {
+  const part: EnvelopeRequest = {
     request_id,
     workspace_id,
     accepted_at,
@@ -175,7 +176,7 @@ function partOf(
 }
 
 /** The ids of the envelopes that hold objects of a request, which are the keys of their ledger rows. */
-export function envelopesOf({ request_id }: EnvelopeRequest, entries: LaneEntry[]): string[] {
+export function envelopesOf({ request_id }: AcceptedRequest, entries: LaneEntry[]): string[] {
   return entries
     .filter(({ envelope }) => envelope.requests.some((request) => request.request_id === request_id))
     .map(({ id }) => id);

@@ -202,15 +202,15 @@ function sumsOf(all: readonly { owners: Owners; weight: number }[]) {
 }
 
 /**
- * Parts of an envelope's objects by workspace; their sum is 1. An envelope without counts, of an earlier release, is
- * divided evenly. A damaged envelope, or one from an operator, has no workspace.
+ * Parts of an envelope's objects by workspace; their sum is 1. A damaged envelope, or one
+ * from an operator, has no workspace.
  */
 function ownersOf(data: unknown): Owners {
   const requests = (data as { requests?: unknown } | null | undefined)?.requests;
   const counts = new Map<string, number>();
   let all = 0;
   for (const request of Array.isArray(requests) ? requests : []) {
-    const { workspace_id, count = 1 } = (request ?? {}) as Partial<EnvelopeRequest & { count: number }>;
+    const { workspace_id, count = 0 } = (request ?? {}) as Partial<EnvelopeRequest>;
     if (typeof workspace_id !== 'string' || !(count > 0)) continue;
     counts.set(workspace_id, (counts.get(workspace_id) ?? 0) + count);
     all += count;

@@ -1,4 +1,4 @@
-import type { AcceptedAttributes, AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope.ts';
+import type { AcceptedAttributes, AcceptedObject, Envelope } from '../jobs/envelope.ts';
 import type { AttributesDelta } from '../profile/attribute-rule.ts';
 import type { Identifier } from '../profile/identifier.ts';
 import { type Json, JsonText } from '../profile/json.ts';
@@ -6,7 +6,7 @@ import { type Json, JsonText } from '../profile/json.ts';
 /**
  * An envelope as stored in a lane. Objects of /users/track are stored as arrays of values without member names, which
  * takes two thirds of the bytes and half of the parse time. Identity operations and subscription states are rare and
- * are stored as plain objects. So are all objects that earlier releases wrote.
+ * are stored as plain objects.
  *
  * Codes and array positions are permanent, and rows only grow at the end, because a worker also reads what an older
  * web process wrote.
@@ -46,19 +46,14 @@ const CODES = { attributes: 1, events: 2, purchases: 3 } as const;
 /** Marks an object that must not create a profile. */
 const NO_NEW = 1;
 
-/**
- * Writes the objects of an envelope as rows. Replays and envelopes without counts are kept as they are, because
- * another release may have accepted or packed them.
- */
+/** Writes the objects of an envelope as rows. A replay keeps its object, which another release may have accepted. */
 export function encodeEnvelope(envelope: Envelope): WireEnvelope {
-  const { replay, requests, objects } = envelope;
+  const { replay, objects } = envelope;
   // A fence mark has no objects to encode.
   if (objects.length === 0) return envelope;
-  if (replay || requests.some(isUncounted)) return envelope;
+  if (replay) return envelope;
   return { version: WRITES, ...envelope, objects: objects.map(encodeObject) };
 }
-
-const isUncounted = ({ count }: EnvelopeRequest): boolean => count === undefined;
 
 function encodeObject(object: AcceptedObject): AcceptedObject | Row {
   switch (object.kind) {

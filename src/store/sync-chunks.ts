@@ -11,8 +11,8 @@ export interface ShownRow {
   number: number;
   updatedAt: string | null;
   identifier: string | null;
-  /** Identifiers in the row, in the format of dead letters. Absent in chunks of earlier releases. */
-  identifiers?: string[];
+  /** Identifiers in the row, in the format of dead letters. */
+  identifiers: string[];
   payload: string | null;
 }
 
@@ -28,10 +28,7 @@ interface ChunkProgress {
   failed: number;
   /** Reasons of the rejected rows, up to the number that is kept. */
   errors: RowError[];
-  /**
-   * Values that were truncated or omitted in enqueued rows, up to the number that is kept. Absent if there
-   * are none, and in chunks of earlier releases.
-   */
+  /** Values that were truncated or omitted in enqueued rows, up to the number that is kept. Absent if none. */
   warnings?: RowError[];
   /**
    * Watermark after the chunk: its newest UPDATED_AT. Absent if no row had one. The stored chunk has this
@@ -233,7 +230,7 @@ export async function insertRowErrors(
       rows.map(({ identifier }) => identifier && storable(identifier)),
       rows.map(({ payload }) => payload && storable(payload)),
       rows.map(({ reason }) => storable(reason)),
-      rows.map(({ identifiers = [] }) => JSON.stringify(identifiers.map(storable))),
+      rows.map(({ identifiers }) => JSON.stringify(identifiers.map(storable))),
       rows.map((_, index) => index >= failed.length),
       workspaceId,
     ],

@@ -54,7 +54,7 @@ async function openScene(url: string, redisUrl = ''): Promise<Scene> {
 async function fail({ database }: Scene, workspaceId: string, name = 'bought'): Promise<string> {
   const id = v7();
   const object: AcceptedObject = {
-    ...{ kind: 'events', id, request: 0, index: 0, create: true },
+    ...{ kind: 'events', id, index: 0, create: true },
     ...{ identifier: { external_id: 'u' }, name, time: '2026-07-01T10:00:00.000Z' },
   };
   const connection = await database.pool.connect();

@@ -25,8 +25,8 @@ afterAll(() => database?.stop());
 /** Records a request with one event as a worker does when it has applied it. */
 async function recordApplied(): Promise<string> {
   const request = { request_id: uuidv7(), workspace_id: workspaceId, key_id: keyId };
-  const event = { kind: 'events', id: uuidv7(), request: 0, index: 0, identifier: { external_id: 'ada' } };
-  const envelope = { requests: [request], objects: [event] } as unknown as Envelope;
+  const event = { kind: 'events', id: uuidv7(), index: 0, identifier: { external_id: 'ada' } };
+  const envelope = { requests: [{ ...request, count: 1 }], objects: [event] } as unknown as Envelope;
   await database.pool.query('insert into ledger (envelope_id, applied_at, requests) values ($1, now(), $2)', [
     ...[uuidv7(), encodeTraces(envelope)],
   ]);

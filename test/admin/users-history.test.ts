@@ -24,7 +24,7 @@ beforeAll(async () => {
   await scene.post(emailStatus(), { email, subscription_state: 'opted_in' }, 'status');
   await scene.post(emailBlocklist(), { email }, 'block');
   await apply('rename', {
-    ...{ kind: 'external_id_rename', id: crypto.randomUUID(), request: 0, index: 0 },
+    ...{ kind: 'external_id_rename', id: crypto.randomUUID(), index: 0 },
     ...{ current_external_id: 'ada', new_external_id: 'lovelace' },
   });
 });

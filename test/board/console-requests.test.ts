@@ -30,8 +30,8 @@ async function recordApplied(key_id: string): Promise<string> {
   const request = {
     ...{ request_id: uuidv7(), workspace_id: scene.shop, accepted_at: new Date().toISOString(), key_id },
   };
-  const event = { kind: 'events', id: uuidv7(), request: 0, index: 0, identifier: { external_id: 'ada' } };
-  const envelope = { requests: [request], objects: [event] } as unknown as Envelope;
+  const event = { kind: 'events', id: uuidv7(), index: 0, identifier: { external_id: 'ada' } };
+  const envelope = { requests: [{ ...request, count: 1 }], objects: [event] } as unknown as Envelope;
   await scene.query(
     'insert into ledger (envelope_id, applied_at, requests) values ($1, now(), $2)',
     ...[uuidv7(), encodeTraces(envelope)],

@@ -127,7 +127,6 @@ export function failedEvent(change: Partial<FailedEvent> = {}): FailedEvent {
   const id = uuidv7();
   const object: AcceptedEvent = {
     id,
-    request: 3,
     index: 0,
     create: true,
     kind: 'events',

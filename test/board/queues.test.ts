@@ -94,14 +94,16 @@ describe.each(['redis', 'postgres'] as const)('Bull Board with queues on %s', (k
   });
 
   test('an envelope is shown by request, with at most a hundred objects', async () => {
-    const requests = [0, 1, 2].map((index) => ({
+    const requests = [60, 60, 10].map((count, index) => ({
       request_id: `request-${index}`,
+      count,
       workspace_id: uuidv7(),
       accepted_at: '2026-01-02T03:04:05.000Z',
     }));
     const objects = Array.from({ length: 130 }, (_, index) => ({
       ...failedEvent().object,
-      request: Math.floor(index / 60),
+      // Rows contain only `create: false`.
+      create: undefined,
       index: index % 60,
     }));
     await installation.producer.add([{ lane: 2, id: uuidv7(), envelope: { requests, objects } }]);
@@ -111,9 +113,7 @@ describe.each(['redis', 'postgres'] as const)('Bull Board with queues on %s', (k
     const { queues } = (await answer.json()) as Shown;
     const lane = queues.find(({ name }) => name === laneName(2))!;
     expect(lane.counts).toMatchObject({ waiting: 1 });
-    const [first, second] = [objects.slice(0, 60), objects.slice(60, 100)].map((part) =>
-      part.map(({ request: _, ...object }) => object),
-    );
+    const [first, second] = [objects.slice(0, 60), objects.slice(60, 100)];
     expect(lane.jobs[0]!.data).toEqual({
       count: 130,
       shown: 100,
@@ -188,7 +188,9 @@ describe.each(['redis', 'postgres'] as const)('Bull Board with queues on %s', (k
       },
       { jobId: 'masked' },
     );
-    const request = { request_id: uuidv7(), workspace_id: uuidv7(), accepted_at: '2026-01-02T03:04:05.000Z' };
+    const request = {
+      ...{ request_id: uuidv7(), workspace_id: uuidv7(), accepted_at: '2026-01-02T03:04:05.000Z', count: 1 },
+    };
     await installation.producer.add([
       { lane: 1, id: uuidv7(), envelope: { requests: [request], objects: [row.object] } },
     ]);

@@ -29,12 +29,13 @@ describe.each(['redis', 'postgres'] as const)('a replay from the console, queue 
     const identifier = { external_id: 'ada' };
     const [before, refused, after] = ['before', 'refused', 'after'].map((name, index) => {
       const { object } = failedEvent();
-      return { ...object, identifier, name, request: 0, index };
+      return { ...object, identifier, name, index };
     });
     const request = {
       request_id: 'the-request',
       workspace_id: workspaceId,
       accepted_at: new Date().toISOString(),
+      count: 3,
     };
     const lane = laneOf(workspaceId, identifierKey(identifier), 4);
     const envelope = { requests: [request], objects: [before!, refused!, after!] };

@@ -51,7 +51,7 @@ beforeEach(async () => {
 });
 
 const objectOf = (user: string, index: number): AcceptedObject => ({
-  ...{ id: newId(), request: 0, index, create: true },
+  ...{ id: newId(), index, create: true },
   ...{ kind: 'attributes', identifier: { external_id: user }, set: { number: index } },
 });
 

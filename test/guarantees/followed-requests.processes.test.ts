@@ -268,7 +268,7 @@ describe.each(eitherBackend)('G6: status of an accepted request; queue on %s, fo
     }
   });
 
-  test('marks objects that an earlier release applied without details as unknown', async () => {
+  test('marks applied objects without details as unknown', async () => {
     const { rowCount } = await fleet.pool.query(
       `update ledger set requests = null where envelope_id in (
          select envelope_id from ledger where position($1::bytea in requests) > 0 limit 1)`,

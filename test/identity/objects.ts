@@ -9,7 +9,7 @@ type Body<Kind extends IdentityObject['kind']> = Omit<
 
 /** Returns an identity operation as web passes it to a worker. */
 export function identity<Kind extends IdentityObject['kind']>(kind: Kind, body: Body<Kind>): AcceptedObject {
-  return { kind, id: newId(), request: 0, index: 0, ...body } as unknown as AcceptedObject;
+  return { kind, id: newId(), index: 0, ...body } as unknown as AcceptedObject;
 }
 
 export const user = (external_id: string): Identifier => ({ external_id });

@@ -78,7 +78,6 @@ function makeObject(plan: Planned, index: number, groupIds: Map<string, string>)
   return {
     ...plan,
     id: uuidv7(),
-    request: 0,
     index,
     create: !('service_id' in ((plan.identifier ?? {}) as object)),
     ...(group !== undefined && { subscription_group_id: groupIds.get(group) }),

@@ -34,14 +34,15 @@ function envelopeOf(
   given: { workspace: number; total?: number | undefined; positions: [string, number][] }[],
 ): Envelope {
   return {
-    requests: given.map(({ workspace, total }) => ({
+    requests: given.map(({ workspace, total, positions }) => ({
       request_id: uuidv7(),
       workspace_id: workspaces[workspace]!,
       accepted_at: 'now',
+      count: positions.length,
       ...(total !== undefined && { objects: total }),
     })),
-    objects: given.flatMap(({ positions }, request) =>
-      positions.map(([kind, index]) => ({ kind, index, request }) as unknown as AcceptedObject),
+    objects: given.flatMap(({ positions }) =>
+      positions.map(([kind, index]) => ({ kind, index }) as unknown as AcceptedObject),
     ),
   };
 }
@@ -146,8 +147,9 @@ test.each([
   ['a mark', { requests: [], objects: [] }],
   ['null', null],
   ['a text', 'envelope'],
-  ['objects of no request', { requests: [], objects: [{ kind: 'events', index: 0, request: 0 }, null] }],
-  ['a request without an id', { requests: [{}], objects: [{ kind: 'events', index: 0, request: 0 }] }],
+  ['objects of no request', { requests: [], objects: [{ kind: 'events', index: 0 }, null] }],
+  ['a request without a count', { requests: [{}], objects: [{ kind: 'events', index: 0 }] }],
+  ['a request without an id', { requests: [{ count: 1 }], objects: [{ kind: 'events', index: 0 }] }],
 ])('%s has no traces, and causes no error', (_, envelope) => {
   expect(encodeTraces(envelope as unknown as Envelope)).toBeUndefined();
 });

@@ -28,9 +28,7 @@ async function runQuery(operation: DirectOperation, workspace: string, query: Re
 const freshWorkspace = async () => (await createWorkspace(store.database.pool, newId())).id;
 
 const planned = (workspace: string, attributes: Record<string, Json>[]): AcceptedObject[] =>
-  usersTrack('service_id')
-    .plan(callerOf(workspace), { attributes })
-    .objects.map((object) => ({ ...object, request: 0 }));
+  usersTrack('service_id').plan(callerOf(workspace), { attributes }).objects;
 
 /** Applies attribute objects as a worker does. */
 async function apply(workspace: string, attributes: Record<string, Json>[]): Promise<void> {

@@ -43,7 +43,7 @@ export function identityPlanner(operation: QueuedOperation, change: Partial<Call
   };
 }
 
-function contentOf({ id: _id, request: _request, index: _index, ...content }: AcceptedObject): object {
+function contentOf({ id: _id, index: _index, ...content }: AcceptedObject): object {
   return content;
 }
 

@@ -61,7 +61,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
   test('an attributes object without an identifier goes to the lane of its id', async () => {
     const { database, replayContext } = installation;
     const id = uuidv7();
-    const object = { id, request: 0, index: 0, create: true, kind: 'attributes', push_tokens: [] };
+    const object = { id, index: 0, create: true, kind: 'attributes', push_tokens: [] };
     const row = { ...failedEvent(), id, kind: 'attributes', object };
     await commit(database, row);
     await replayDeadLetters(replayContext, [id]);
@@ -126,7 +126,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     const lane = laneOf(workspaceId, identifierKey(identifier), 4);
     const email = emails.find((email) => laneOf(workspaceId, identifierKey({ email }), 4) !== lane)!;
     const object = {
-      ...{ id, request: 0, index: 0, create: true, kind: 'attributes', identifier },
+      ...{ id, index: 0, create: true, kind: 'attributes', identifier },
       standard: { email },
     };
     await commit(database, { ...failedEvent(), id, workspaceId, kind: 'attributes', object });

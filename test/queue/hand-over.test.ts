@@ -29,7 +29,7 @@ interface Chunk {
 const EMPTY: StagedEnvelopes = { entries: [], envelopeIds: [] };
 
 const objectOf = (user: string, index: number): AcceptedObject => ({
-  ...{ id: newId(), request: 0, index, create: true },
+  ...{ id: newId(), index, create: true },
   ...{ kind: 'attributes', identifier: { external_id: user }, set: { number: index } },
 });
 
@@ -260,7 +260,7 @@ describe.each(['redis', 'postgres'] as const)('a hand-over to lanes in %s', (kin
 
   test('a fence has one ledger row for any number of lanes', () => {
     const objects: AcceptedObject[] = [
-      { ...{ id: newId(), request: 0, index: 0 }, kind: 'delete', identifier: { external_id: 'ada' } },
+      { ...{ id: newId(), index: 0 }, kind: 'delete', identifier: { external_id: 'ada' } },
     ] as never;
     const request = { request_id: newId(), workspace_id: workspaceId, accepted_at: 'now' };
     const packing = { lanes: LANES, maxEnvelopeObjects: 2000 };

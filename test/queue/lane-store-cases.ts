@@ -7,6 +7,7 @@ import { openLane } from '../../src/queue/bullmq-queues.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
 import type { LaneStore, LeasedEnvelope, LeaseEnd, StoreProducer } from '../../src/queue/lane-store.ts';
 import { type LaneEntry, QueueUnavailable } from '../../src/queue/lanes.ts';
+import { encodeEnvelope } from '../../src/queue/wire.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 
 /** One lane for each case. */
@@ -172,7 +173,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       for (const { id, envelope } of added) {
         const { lease, data, stalled } = await next();
         expect([lease.lane, lease.id, stalled]).toEqual([lane, id, 0]);
-        expect(data.objects).toEqual(envelope.objects);
+        expect(data.objects).toEqual(encodeEnvelope(envelope).objects);
         finish();
       }
       await waitUntilEmpty();
@@ -358,7 +359,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       expect(await store.find(lane, range([1, 2]))).toEqual(ids.slice(1, 3));
       const [third, gone, first] = await store.read(lane, [ids[2]!, newId(), ids[0]!]);
       expect([third?.id, gone, first?.id]).toEqual([ids[2], undefined, ids[0]]);
-      expect(third!.data.objects).toEqual(added[2]!.envelope.objects);
+      expect(third!.data.objects).toEqual(encodeEnvelope(added[2]!.envelope).objects);
 
       const { next, finish } = work();
       await next();
@@ -405,7 +406,8 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       await waitUntilEmpty();
       expect(handed).toEqual(idsOf([failing!, following!]));
       expect(await store.failed(lane, 9)).toEqual([failing!.id]);
-      expect((await store.read(lane, [failing!.id]))[0]?.data.objects).toEqual(failing!.envelope.objects);
+      const [stored] = await store.read(lane, [failing!.id]);
+      expect(stored?.data.objects).toEqual(encodeEnvelope(failing!.envelope).objects);
       await store.remove(lane, failing!.id);
       expect(await store.failed(lane, 9)).toEqual([]);
     });
@@ -466,11 +468,11 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
 function envelopeOf(user: string): Envelope {
   const request = { request_id: newId(), workspace_id: newId(), accepted_at: '2026-01-02T03:04:05Z' };
   const object = {
-    ...{ kind: 'events', id: newId(), index: 0, request: 0 },
+    ...{ kind: 'events', id: newId(), index: 0 },
     identifier: { external_id: user },
   };
   return {
-    requests: [request],
+    requests: [{ ...request, count: 1 }],
     objects: [{ ...object, name: 'seen', time: '2026-01-31T12:00:00.000Z' } as Envelope['objects'][number]],
   };
 }

@@ -1,5 +1,5 @@
 import { v7 as uuidv7 } from 'uuid';
-import type { AcceptedObject, EnvelopeRequest } from '../../src/jobs/envelope.ts';
+import type { AcceptedObject, AcceptedRequest } from '../../src/jobs/envelope.ts';
 import { homeLane, identifierKey, laneOf } from '../../src/queue/lanes.ts';
 import type { Packable } from '../../src/queue/pack.ts';
 
@@ -30,7 +30,7 @@ function namesOf(lane: number, keyOf: (name: string) => string, prefix: string):
   }
 }
 
-const newPlace = () => ({ id: uuidv7(), request: 0, index: 0 });
+const newPlace = () => ({ id: uuidv7(), index: 0 });
 
 export function event(lane: number): AcceptedObject {
   const identifier = { external_id: userOf(lane) };
@@ -64,6 +64,6 @@ export function request(...objects: AcceptedObject[]): Packable {
   return { request: requestOf(), objects, bytes: 100 * objects.length };
 }
 
-function requestOf(): EnvelopeRequest {
+function requestOf(): AcceptedRequest {
   return { request_id: uuidv7(), workspace_id: workspaceId, accepted_at: '2026-01-02T03:04:05Z' };
 }

@@ -5,7 +5,7 @@ import { inPresentLanes } from '../../src/queue/installation.ts';
 import { fenceEntries } from '../../src/queue/pack.ts';
 
 const envelope = () => ({
-  requests: [{ request_id: uuidv7(), workspace_id: uuidv7(), accepted_at: 'now' }],
+  requests: [{ request_id: uuidv7(), workspace_id: uuidv7(), accepted_at: 'now', count: 1 }],
   objects: [{ kind: 'events', id: uuidv7() } as unknown as AcceptedObject],
 });
 

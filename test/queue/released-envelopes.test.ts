@@ -49,5 +49,5 @@ test.each(files)('G1: the jobs of %s produce the rows that their release intende
 
 test('the corpus has jobs of the version that this release writes', () => {
   const versions = files.flatMap((file) => read(file).jobs.map(({ data }) => versionOf(JSON.parse(data))));
-  expect(new Set(versions)).toEqual(new Set(Array.from({ length: WRITES }, (_, index) => index + 1)));
+  expect(new Set(versions)).toContain(WRITES);
 });

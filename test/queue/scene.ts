@@ -150,7 +150,7 @@ interface Sent {
 }
 
 function objectOf({ user, number, index, bytes }: Sent): AcceptedObject {
-  const base = { id: uuidv7(), request: 0, index, create: true };
+  const base = { id: uuidv7(), index, create: true };
   const text = 'x'.repeat(bytes);
   return { ...base, kind: 'attributes', identifier: { external_id: user }, set: { number, text } };
 }

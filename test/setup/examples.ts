@@ -33,10 +33,10 @@ export async function seedExamples(pool: pg.Pool, workspaceId: string): Promise<
   // Envelope of the example's request: its id begins with the same time.
   const envelopeId = EXAMPLE_REQUEST.slice(0, 18) + randomUUID().slice(18);
   const request = { request_id: EXAMPLE_REQUEST, workspace_id: workspaceId, accepted_at: 'then' };
-  const object = { kind: 'events', id: randomUUID(), request: 0, index: 0 } as unknown as AcceptedObject;
+  const object = { kind: 'events', id: randomUUID(), index: 0 } as unknown as AcceptedObject;
   await pool.query('insert into ledger (envelope_id, requests) values ($1, $2)', [
     envelopeId,
-    encodeTraces({ requests: [request], objects: [object] }),
+    encodeTraces({ requests: [{ ...request, count: 1 }], objects: [object] }),
   ]);
 }
 

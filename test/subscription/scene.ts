@@ -147,7 +147,7 @@ async function answered({ errorBody }: QueuedOperation | DirectOperation, act: (
   }
 }
 
-const base = () => ({ id: newId(), request: 0, index: 0 });
+const base = () => ({ id: newId(), index: 0 });
 
 /** Returns the object that web creates for one target of a group. */
 export function says(

@@ -126,7 +126,7 @@ describe.each(forms)('%s', (form, set) => {
     await scene.apply([
       has(name('old'), {}),
       {
-        ...{ kind: 'external_id_rename', id: newId(), request: 0, index: 0 },
+        ...{ kind: 'external_id_rename', id: newId(), index: 0 },
         ...{ current_external_id: name('old'), new_external_id: name('new') },
       },
     ]);

@@ -26,13 +26,15 @@ describe.each(eitherBackend)('live requests during a sync, with the queue in %s'
     await waitUntil(async () => (await scene.lane.getWaitingCount()) === 1, { what: 'the first chunk' });
     const live = {
       requests: [
-        { request_id: 'live', workspace_id: scene.workspaceId, accepted_at: new Date().toISOString() },
+        {
+          ...{ request_id: 'live', workspace_id: scene.workspaceId, accepted_at: new Date().toISOString() },
+          count: 1,
+        },
       ],
       objects: [
         {
           kind: 'attributes',
           id: uuidv7(),
-          request: 0,
           index: 0,
           create: true,
           identifier: { external_id: 'live' },

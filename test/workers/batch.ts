@@ -82,7 +82,10 @@ export function waitForLocks(): void {
 
 /** Creates an envelope with these objects in one request, as a lane delivers it. */
 export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedObject[], lane = 0): Delivery {
-  const request = { request_id: uuidv7(), workspace_id: workspace.id, accepted_at: new Date().toISOString() };
+  const request = {
+    ...{ request_id: uuidv7(), workspace_id: workspace.id, accepted_at: new Date().toISOString() },
+    count: objects.length,
+  };
   return { id: uuidv7(), lane, envelope: { requests: [request], objects } };
 }
 
@@ -98,7 +101,7 @@ export async function applyInParts(pool: pg.Pool, deliveries: Delivery[]): Promi
   }
 }
 
-const base = () => ({ id: uuidv7(), request: 0, index: 0, create: true });
+const base = () => ({ id: uuidv7(), index: 0, create: true });
 
 export function event(identifier: Identifier | string, name = 'visited'): AcceptedEvent {
   return { ...base(), kind: 'events', identifier: named(identifier), name, time: '2026-01-02T03:04:05.000Z' };

@@ -24,8 +24,12 @@ async function counters() {
 
 /** Returns a new envelope with the same object, as a replay of its dead letter creates it. */
 function replayOf({ envelope: { requests, objects } }: Delivery, index: number): Delivery {
-  const object = { ...objects[index]!, request: 0 };
-  return { id: uuidv7(), lane: 0, envelope: { requests, objects: [object], replay: true } };
+  const request = { ...requests[0]!, count: 1 };
+  return {
+    id: uuidv7(),
+    lane: 0,
+    envelope: { requests: [request], objects: [objects[index]!], replay: true },
+  };
 }
 
 test('a dead letter does not count as applied, and a retried object is one data point', async () => {

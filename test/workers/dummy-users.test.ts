@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.stop());
 
-const base = (identifier: Identifier) => ({ id: uuidv7(), request: 0, index: 0, create: true, identifier });
+const base = (identifier: Identifier) => ({ id: uuidv7(), index: 0, create: true, identifier });
 
 function event(user: Identifier, name: string): AcceptedObject {
   return { kind: 'events', ...base(user), name, time };
@@ -38,9 +38,10 @@ function purchase(user: Identifier, product_id: string, currency: string): Accep
 
 /** Applies objects in batches of 5,000. */
 async function apply(objects: AcceptedObject[], { id }: TestWorkspace = shop): Promise<void> {
-  const requests = [{ request_id: 'request', workspace_id: id, accepted_at: time }];
   for (let start = 0; start < objects.length; start += 5000) {
-    const envelope = { requests, objects: objects.slice(start, start + 5000) };
+    const part = objects.slice(start, start + 5000);
+    const request = { request_id: 'request', workspace_id: id, accepted_at: time, count: part.length };
+    const envelope = { requests: [request], objects: part };
     const result = await applyBatch(database.pool, [{ id: uuidv7(), lane: 0, envelope }]);
     expect(result).toMatchObject({ kind: 'applied', deadLetters: [] });
   }

@@ -69,7 +69,7 @@ test('a mark that was damaged in the second shard counts as an arrival', async (
   onTestFinished(() => void vi.useRealTimers());
   const id = newId();
   const [, mark] = fenceEntries(id, [0, 1], {
-    requests: [{ workspace_id: NIL_UUID } as EnvelopeRequest],
+    requests: [{ workspace_id: NIL_UUID, count: 0 } as EnvelopeRequest],
     objects: [],
   });
   const { fences } = scene({ shards: 2, applied: [mark!.id] });

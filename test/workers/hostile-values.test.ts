@@ -58,12 +58,7 @@ test(
           const objects = accepted(request);
           taken += objects.length;
           if (objects.length === 0) continue;
-          await runBatch(store.database.pool, [
-            deliver(
-              { id: store.workspaceId },
-              objects.map((object) => ({ ...object, request: 0 })),
-            ),
-          ]);
+          await runBatch(store.database.pool, [deliver({ id: store.workspaceId }, objects)]);
         }
         const { body, status } = await store.exportIds(everybody);
         expect(status).toBe(201);

@@ -47,7 +47,8 @@ describe('a lane contains data of an unknown format', () => {
     expect(deadLetterRows[0]!.object).toEqual(envelope);
   });
 
-  const requests = () => deliver(workspace, []).envelope.requests;
+  const requests = (...counts: number[]) =>
+    counts.map((count) => ({ ...deliver(workspace, []).envelope.requests[0]!, count }));
   const oddities: [string, object | null, RegExp][] = [
     ['of a kind that is unknown to this release', { ...event('ann'), kind: 'merges' }, /kind 'merges'/],
     ['without a name', { ...event('ann'), name: undefined }, /'name' is required/],
@@ -60,20 +61,14 @@ describe('a lane contains data of an unknown format', () => {
       /'identifier/,
     ],
     ['without an id', { ...event('ann'), id: undefined }, /'id'/],
-    ['of a missing request', { ...event('ann'), request: 7 }, /request/],
-    [
-      'whose request is named like a property of lists',
-      { ...event('ann'), request: 'length' as never },
-      /request/,
-    ],
-    ['that is null', null, /request/],
+    ['that is null', null, /'id'/],
   ];
 
   test.each(oddities)(
     'G4: an object %s becomes a dead letter, and its neighbours are applied',
     async (_, object, reason) => {
       await apply(
-        JSON.parse(JSON.stringify({ requests: requests(), objects: [point('ann'), object, event('ann')] })),
+        JSON.parse(JSON.stringify({ requests: requests(3), objects: [point('ann'), object, event('ann')] })),
       );
       const deadLetterRows = await readDeadLetters(pool);
       expect(deadLetterRows).toHaveLength(1);
@@ -83,21 +78,38 @@ describe('a lane contains data of an unknown format', () => {
     },
   );
 
-  test('G4: a replay envelope with only invalid objects keeps each of them as a dead letter', async () => {
-    const odd = oddities.map(([, object]) => object);
-    const same = { ...event('ann'), kind: 'merges' };
+  test.each<[string, unknown]>([
+    ['that is missing', undefined],
+    ['that is a text', '1'],
+    ['that is negative', -1],
+  ])('G4: the objects of a request with a count %s become dead letters', async (_, count) => {
+    const [request] = requests(1);
     await apply(
-      JSON.parse(JSON.stringify({ requests: requests(), objects: [...odd, same, same], replay: true })),
+      JSON.parse(
+        JSON.stringify({ requests: [{ ...request, count }], objects: [event('ann'), event('ann')] }),
+      ),
     );
-    expect(await readDeadLetters(pool)).toHaveLength(oddities.length + 2);
+    const deadLetterRows = await readDeadLetters(pool);
+    expect(deadLetterRows).toHaveLength(2);
+    expect(deadLetterRows[0]!.reason).toMatch(/request/);
+  });
+
+  test('G4: objects after those that the requests count become dead letters', async () => {
+    await apply({ requests: requests(1), objects: [event('ann'), event('ann')] });
+    expect(await readDeadLetters(pool)).toHaveLength(1);
+    expect(await readSums(pool, workspace)).toMatchObject({ events: 1 });
+  });
+
+  test('G4: a replay envelope with only invalid objects keeps each of them as a dead letter', async () => {
+    const same = { ...event('ann'), kind: 'merges' };
+    const objects = [...oddities.map(([, object]) => object), same, same];
+    await apply(JSON.parse(JSON.stringify({ requests: requests(objects.length), objects, replay: true })));
+    expect(await readDeadLetters(pool)).toHaveLength(objects.length);
   });
 
   test('G4: the objects of a request with an invalid workspace id become dead letters', async () => {
-    const request = { ...requests()[0]!, workspace_id: 'x'.repeat(36) };
-    await apply({
-      requests: [request, ...requests()],
-      objects: [event('ann'), { ...event('ann'), request: 1 }],
-    });
+    const request = { ...requests(1)[0]!, workspace_id: 'x'.repeat(36) };
+    await apply({ requests: [request, ...requests(1)], objects: [event('ann'), event('ann')] });
     expect(await readDeadLetters(pool)).toHaveLength(1);
     expect(await readSums(pool, workspace)).toMatchObject({ events: 1 });
   });

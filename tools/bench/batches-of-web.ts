@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AcceptedObject, EnvelopeRequest } from '../../src/jobs/envelope.ts';
+import type { AcceptedObject, AcceptedRequest } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import { newId } from '../../src/platform/ids.ts';
@@ -60,10 +60,9 @@ function asRequest<Result>(work: () => Result): Result {
 }
 
 function acceptOne(workspaceId: string, body: string): Packable {
-  const request: EnvelopeRequest = {
+  const request: AcceptedRequest = {
     request_id: newId(),
     workspace_id: workspaceId,
-    count: 0,
     accepted_at: new Date().toISOString(),
     ...presentTrace(),
   };

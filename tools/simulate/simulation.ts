@@ -1,4 +1,4 @@
-import type { AcceptedObject, EnvelopeRequest } from '../../src/jobs/envelope.ts';
+import type { AcceptedObject, AcceptedRequest } from '../../src/jobs/envelope.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
@@ -390,7 +390,7 @@ class Simulation {
     }
     const { exports, queue } = web.running;
     const number = this.#history.requests.length;
-    const request: EnvelopeRequest = {
+    const request: AcceptedRequest = {
       request_id: `request-${number}`,
       workspace_id: workspaceId(planned.workspace),
       accepted_at: new Date(0).toISOString(),

@@ -116,9 +116,8 @@ function openOne(opening: Opening, delivery: Delivery): void {
   const areValid = requests.map(isKnown);
   for (let index = 0; index < objects.length; index++) {
     const object = objects[index]!;
-    const named = requestIndexes[index] as number;
-    // The index is not validated yet: it could be the string `length`.
-    const request = areValid[named] === true ? requests[named] : undefined;
+    const requestIndex = requestIndexes[index];
+    const request = requestIndex !== undefined && areValid[requestIndex] ? requests[requestIndex] : undefined;
     if (share && share.workspaceId !== ownerOf(request)) continue;
     const reason = findFault(object, request);
     if (reason === undefined) {
@@ -154,7 +153,8 @@ function noteReplayed(
  */
 function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined): string | undefined {
   if (!request) return 'the object names a request that its envelope does not carry';
-  if (!isVersionedUuid(object.id)) return "'id' is not valid: it must be a UUID";
+  // The object can be null, or a text.
+  if (!isVersionedUuid(object?.id)) return "'id' is not valid: it must be a UUID";
   if (!Object.hasOwn(checkObject, object.kind))
     return `no worker of this release knows the kind '${object.kind}'`;
   const check = checkObject[object.kind];
@@ -166,17 +166,18 @@ function ownerOf(request: EnvelopeRequest | undefined): string {
   return request?.workspace_id ?? unknownRequest.workspaceId;
 }
 
+/** Returns the workspace at an index of an object's request; NIL_UUID without a request. */
+function ownerAt(owners: string[], requestIndex: number | undefined): string {
+  return (requestIndex !== undefined && owners[requestIndex]) || NIL_UUID;
+}
+
 /** Returns the workspaces of an envelope's objects; NIL_UUID for an object without a valid request. */
 export function ownersOf(envelope: Envelope): Set<string> {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.objects.length === 0)
     return new Set([NIL_UUID]);
   const { requests } = envelope;
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
-  // The index is not validated yet: it could be the string `length`.
-  const isIndex = (index: unknown) => typeof index === 'number';
-  return new Set(
-    requestIndexesOf(envelope).map((index) => (isIndex(index) && owners[index as number]) || NIL_UUID),
-  );
+  return new Set(requestIndexesOf(envelope).map((index) => ownerAt(owners, index)));
 }
 
 /** Number of objects, and bytes of JSON text, of one workspace in an envelope. */
@@ -204,8 +205,7 @@ export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize
   const parts = new Map<string, PartSize>();
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
   for (const index of requestIndexesOf(envelope)) {
-    // The index is not validated yet: it could be the string `length`.
-    const its = (typeof index === 'number' && owners[index]) || NIL_UUID;
+    const its = ownerAt(owners, index);
     const part = parts.get(its) ?? { objects: 0, bytes: 0 };
     part.objects++;
     part.bytes += bytes / count;

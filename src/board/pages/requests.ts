@@ -95,7 +95,7 @@ const follow: Page<PageServices> = {
         }),
       ],
     ])}</div>
-${followed.unknown > 0 && html`<p class="banner warn">Of ${count(followed.unknown, 'object')} nothing is known: an earlier release applied them, or the queue has lost them.</p>`}
+${followed.unknown > 0 && html`<p class="banner warn">Of ${count(followed.unknown, 'object')} nothing is known: they were applied more than LEDGER_DAYS days ago, or the queue has lost them.</p>`}
 ${await front(services, followed)}
 <h2>Objects</h2>${objects(followed, pii)}
 ${refusedObjects(followed)}`;

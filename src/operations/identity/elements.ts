@@ -31,7 +31,7 @@ export interface Validated<T extends ObjectPosition = Element> {
 /** An object without its id and its position in the request. */
 type Content = WithoutPosition<Element>;
 type WithoutPosition<T> = T extends unknown ? Omit<T, keyof ObjectPosition> : never;
-type ObjectPosition = Pick<IdentityObject, 'id' | 'request' | 'index'>;
+type ObjectPosition = Pick<IdentityObject, 'id' | 'index'>;
 
 /** Form of an array of a request. */
 export interface ArrayForm {

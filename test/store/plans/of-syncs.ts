@@ -55,7 +55,14 @@ export const ofSyncs: Asking = (
 ) => {
   const rows = { ab: 1, cd: 2 };
   const progress = { rows: 1, failed: 0, errors: [], boundary: { moved: false, newest: {}, unreadable: {} } };
-  const failed = { number: 1, updatedAt: null, identifier: null, payload: null, reason: 'reason' };
+  const failed = {
+    number: 1,
+    updatedAt: null,
+    identifier: null,
+    identifiers: [],
+    payload: null,
+    reason: 'reason',
+  };
   const advance = { jobId: runId, expected: 0, read: 1, synced: 1, failed: 0, watermark: undefined };
   const key = { workspaceId, key: Buffer.alloc(32) };
   const begun = { ...key, id: newId(), file: 'users.csv', digest: Buffer.alloc(32), reading: {} };

@@ -18,11 +18,12 @@ export const otherRelease: Scenario = {
   async run(scene) {
     const { fleet, load, circles } = await beginTraffic(scene);
     const { id } = await createWorkspace(fleet.pool, 'upgraded');
-    const requests = [{ request_id: uuidv7(), workspace_id: id, accepted_at: TIME }];
+    const requests = (count: number) => [
+      { request_id: uuidv7(), workspace_id: id, accepted_at: TIME, count },
+    ];
     const event = (members: object) => ({
       id: uuidv7(),
       kind: 'events',
-      request: 0,
       index: 0,
       create: true,
       identifier: { external_id: 'ann' },
@@ -32,9 +33,12 @@ export const otherRelease: Scenario = {
     });
     const jobs: unknown[] = [
       // A known object with members of a later release.
-      { requests, objects: [event({}), event({ channel: 'app' })], trace: 'later' },
+      { requests: requests(2), objects: [event({}), event({ channel: 'app' })], trace: 'later' },
       // Unknown objects alongside a known one.
-      { requests, objects: [event({ kind: 'visits' }), event({}), event({ identifier: { device: 'x' } })] },
+      {
+        requests: requests(3),
+        objects: [event({ kind: 'visits' }), event({}), event({ identifier: { device: 'x' } })],
+      },
       // Jobs with another structure.
       { batches: [{ rows: [1, 2] }] },
       'envelope',
