@@ -21,4 +21,4 @@ RUN ln -s /app/scripts/penstock.cjs /usr/local/bin/penstock
 USER node
 EXPOSE 3000 3001
 HEALTHCHECK --interval=5s --timeout=4s --start-period=10s CMD ["node", "dist/src/health.js", "web"]
-CMD ["node", "--max-semi-space-size=16", "dist/src/web.js"]
+CMD ["node", "--max-semi-space-size=16", "--expose-gc", "dist/src/web.js"]

@@ -24,7 +24,7 @@ import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages, ChoiceQueue } from './edge/preference-pages.ts';
 import { createProxy } from './edge/proxy.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
-import { collectGarbage, createReading } from './edge/reading.ts';
+import { createReading } from './edge/reading.ts';
 import { RefusedObjects, type RefusedObjectsOf } from './edge/refused-objects.ts';
 import { clientAddress, RequestInHand } from './edge/request.ts';
 import { Responses } from './edge/responses.ts';
@@ -161,7 +161,8 @@ async function main(host: Host): Promise<void> {
     maxBytes: config.MAX_READING_BYTES,
     maxSmallBytes: config.MAX_SMALL_BODIES_BYTES,
     ...READING_LIMITS,
-    collectGarbage,
+    // Without the option `--expose-gc` of Node, V8 collects the garbage of bodies later.
+    collectGarbage: () => globalThis.gc?.(),
   });
   const heads = createHeads(MAX_HEADS_BYTES);
   const responses = new Responses(config.MAX_RESPONSE_BYTES, reading.discard);

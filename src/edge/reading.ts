@@ -1,6 +1,4 @@
 import type { ServerResponse } from 'node:http';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { ApiError, type ErrorName } from '../errors.ts';
 import { ByteBudget, type Reservation } from '../platform/byte-budget.ts';
 
@@ -107,17 +105,4 @@ export type Reading = ReturnType<typeof createReading>;
 
 function refusal(): ApiError {
   return new ApiError('tooManyBodyBytes', { headers: { 'Retry-After': '1' } });
-}
-
-let gc: (() => void) | undefined;
-
-/** Collects all garbage, including unreachable buffers and strings. Blocks the event loop. */
-export function collectGarbage(): void {
-  gc ??= exposed();
-  gc();
-}
-
-function exposed(): () => void {
-  setFlagsFromString('--expose-gc');
-  return runInNewContext('gc');
 }

@@ -23,9 +23,15 @@ const TABLE = path.join(FOLDER, 'packages.json');
 const KEY = path.join(FOLDER, 'key');
 
 /**
- * V8 accepts compiled code only under the same flags: a process without flags, and the flags of the Procfile.
+ * V8 accepts compiled code only under the same flags: a process without flags, web without other flags, and the flags
+ * of the Procfile.
  */
-const FLAGS = [[], ['--max-semi-space-size=16'], ['--max-semi-space-size=32']];
+const FLAGS = [
+  [],
+  ['--expose-gc'],
+  ['--max-semi-space-size=16', '--expose-gc'],
+  ['--max-semi-space-size=32'],
+];
 const codeFor = (flags) => path.join(FOLDER, `code${flags.join('')}`);
 
 /** Large packages that few processes load. */
@@ -155,7 +161,7 @@ if (require.main === module) {
 function preload() {
   if (Module.enableCompileCache) Module.enableCompileCache(path.join(FOLDER, 'node'));
   else {
-    const code = codeFor(process.execArgv.filter((flag) => /^--max-/.test(flag)));
+    const code = codeFor(process.execArgv.filter((flag) => /^--(?:max-|expose-gc$)/.test(flag)));
     if (fs.existsSync(KEY) && fs.existsSync(code)) install(fs.readFileSync(code));
   }
   // Tests use Prisma's query compiler only for moments, so optimizing it in the background is not worth it.

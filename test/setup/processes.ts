@@ -27,7 +27,9 @@ export const quickly = process.env.VITEST
  * Killed at the end at the latest.
  */
 export function startProcess(file: string, env: Record<string, string>, args: string[] = []): TestProcess {
-  return startCommand([process.execPath, ...quickly, file, ...args], env, packageRoot);
+  // Web collects the garbage of bodies, as with the command of the Procfile.
+  const options = file.endsWith('src/web.js') ? ['--expose-gc'] : [];
+  return startCommand([process.execPath, ...options, ...quickly, file, ...args], env, packageRoot);
 }
 
 /** Starts a command in a folder, with the same environment and end as `startProcess`. */

@@ -58,7 +58,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- /* What differs between the processes of the Procfile. */ -}}
 {{- define "penstock.processes" -}}
 web:
-  command: [node, --max-semi-space-size=16, dist/src/web.js]
+  command: [node, --max-semi-space-size=16, --expose-gc, dist/src/web.js]
   port: 3000
   secrets: { S3_ACCESS_KEY_ID: optional, S3_SECRET_ACCESS_KEY: optional }
   spread: true
