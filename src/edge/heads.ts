@@ -30,14 +30,6 @@ const FEW_CONNECTIONS = 500;
  */
 const READ_IN_A_TURN = 32;
 
-/**
- * Bytes of buffers in the process above which such a turn waits for the garbage collector, for at most `most`
- * milliseconds, while there are many heads. Data of closed connections occupies memory until it is collected. Bodies
- * are not a reason to wait.
- */
-const UNCOLLECTED = 64 * 1024 * 1024;
-const COLLECTING = { pause: 5, most: 50 };
-
 /** Maximum number of connections that get an answer at the same time before they are closed. */
 const MAX_ANSWERED_CLOSES = 50;
 
@@ -78,7 +70,6 @@ export function createHeads(maxBytes: number) {
     let closing = 0;
     /** Connections that wait for their turn to be read. */
     const unread: Socket[] = [];
-    let waited = 0;
     server.on('connection', (socket: Socket) => {
       isBusy = true;
       connections.set(socket, {
@@ -104,12 +95,6 @@ export function createHeads(maxBytes: number) {
       if (unread.push(socket) === 1) setImmediate(readOn);
     }
     function readOn(): void {
-      if (areMany() && waited < COLLECTING.most && process.memoryUsage().arrayBuffers > UNCOLLECTED) {
-        waited += COLLECTING.pause;
-        setTimeout(readOn, COLLECTING.pause).unref();
-        return;
-      }
-      waited = 0;
       for (const socket of unread.splice(0, READ_IN_A_TURN)) socket.resume();
       if (unread.length > 0) setImmediate(readOn);
     }
