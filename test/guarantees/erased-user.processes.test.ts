@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto';
+import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { Redis } from '../../src/queue/ioredis.ts';
 import { eraseDeletedFromLog } from '../../src/retention/erase-log.ts';
+import { openPool } from '../../src/store/database.ts';
 import { eraseStaleRows } from '../../src/store/imports.ts';
 import { createDestination } from '../../src/store/stream-destinations.ts';
 import { endStaleRuns } from '../../src/store/sync-chunks.ts';
@@ -19,9 +21,12 @@ const PHONE = `+1415${String(Math.floor(1e6 + Math.random() * 8e6))}`;
 describe.each(backends)('a user with personal data in every place; queue on %s', (backend) => {
   let fleet: Fleet;
   let redis: Redis | undefined;
+  /** Connections as processes open them, which can send the statements of the store to a Citus. */
+  let store: pg.Pool;
   beforeAll(async () => {
     fleet = await startFleet(backend, { edges: 1, workers: 1 });
     redis = fleet.redis && new Redis(fleet.redis.url);
+    store = openPool(fleet.env.DATABASE_URL!, 2);
     await makeTriggers(fleet.pool, [
       `create function refuse() returns trigger language plpgsql as $$
       begin
@@ -32,6 +37,7 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     ]);
     return async () => {
       redis?.disconnect();
+      await store.end();
       await fleet.stop();
     };
   });
@@ -171,10 +177,10 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     await waitUntil(only(kept.join()), { what: 'the erasure', deadline: 30_000, explain });
     for (const table of ['imports', 'sync_chunks'])
       await fleet.pool.query(`update ${table} set staged_at = now() - interval '8 days'`);
-    await eraseStaleRows(fleet.pool);
-    await endStaleRuns(fleet.pool);
+    await eraseStaleRows(store);
+    await endStaleRuns(store);
     const erasedFromLog = async () => {
-      await eraseDeletedFromLog(fleet.pool, fleet.workspace.id);
+      await eraseDeletedFromLog(store, fleet.workspace.id);
       return (await mentions()).length === 1;
     };
     await waitUntil(erasedFromLog, {

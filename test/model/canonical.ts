@@ -42,7 +42,7 @@ export const iso = (column: string) =>
 
 const owned = (table: string, row: string) =>
   `(select coalesce(jsonb_agg(${row}), '[]') from ${table} as own
-     where own.workspace_id = profiles.workspace_id and own.profile_id = profiles.id)`;
+     where own.workspace_id = $1 and own.profile_id = profiles.id)`;
 
 /** Events and purchases of merged users keep the id of the merged profile, which refers to the kept one. */
 const activity = (table: string, row: string) =>
@@ -65,7 +65,7 @@ select id, external_id as "externalId", custom_attributes as custom,
        jsonb_build_object('latitude', latitude, 'longitude', longitude) end)) as columns,
   jsonb_strip_nulls(jsonb_build_object('', email_subscribe)) || coalesce(
     (select jsonb_object_agg(subscription_group_id, state) from subscription_states
-      where subscription_states.workspace_id = profiles.workspace_id and subject_kind = 'profile'
+      where subscription_states.workspace_id = $1 and subject_kind = 'profile'
         and subject = profiles.id::text), '{}') as states,
   ${owned('deprecated_external_ids', 'to_jsonb(external_id)')} as deprecated,
   ${owned('user_aliases', "to_jsonb(alias_label || ':' || alias_name)")} as aliases,
