@@ -93,13 +93,13 @@ export class ResponseOrder {
     return (request, response) => {
       const connection = this.#connections.get(request.socket);
       if (!connection || (connection.waiting.length === 0 && isTaken(connection.current))) {
-        if (connection) connection.current = response;
+        if (connection) holdUntilClosed(connection, response);
         return handle(request, response);
       }
       const { socket } = request;
       socket.pause();
       const begin = () => {
-        connection.current = response;
+        holdUntilClosed(connection, response);
         handle(request, response);
       };
       connection.held ??= this.#waiting.count(0);
@@ -221,6 +221,14 @@ function weightOf({ headers }: IncomingMessage): number {
   const length = headers['content-length'];
   const isChunked = headers['transfer-encoding'] !== undefined;
   return WAITING_REQUEST + (isChunked ? WAITING_BODY : Math.min(Number(length ?? 0), WAITING_BODY));
+}
+
+/** Makes a response the current one of its connection. An idle connection must not hold it, because it leads to the body of its request. */
+function holdUntilClosed(connection: Connection, response: ServerResponse): void {
+  connection.current = response;
+  response.once('close', () => {
+    if (connection.current === response) connection.current = undefined;
+  });
 }
 
 function dropWaiting(connection: Connection): void {

@@ -141,3 +141,18 @@ describe("G5: responses that are not read use at most 64 MB of web's memory, wit
     expect(statuses.at(-1)).toBe('503');
   });
 });
+
+test('G5: 100 idle connections, each after a body of 4 MB, use at most 64 MB', async () => {
+  const large = JSON.stringify({ filler: 'x'.repeat(4_000_000) });
+  const head = `POST /users/track HTTP/1.1\r\nHost: a\r\n${Object.entries(exportHeaders())
+    .map(([name, value]) => `${name}: ${value}\r\n`)
+    .join('')}Content-Length: ${large.length}\r\n\r\n`;
+  for (let index = 0; index < 100; index++) {
+    const socket = await holdUnread(head + large);
+    const [chunk] = (await once(socket.resume(), 'data')) as [Buffer];
+    expect(chunk.toString('latin1', 9, 12)).toBe('400');
+  }
+  const growth = () => Math.round(residentMegabytes(fleet.edges[0]!.pid)! - base);
+  await waitUntil(() => growth() < MAX_GROWTH, { what: 'the memory', explain: async () => `${growth()} MB` });
+  expect(held.filter((socket) => !socket.destroyed)).toHaveLength(100);
+});
