@@ -70,7 +70,8 @@ export function readEmbeddedUrl(dataDir: string): string | undefined {
   }
   if (text === '') return undefined;
   const url = new URL(text);
-  if (!url.hostname.startsWith('%2F')) return text;
+  // An address of an operator or an earlier release may not require the authentication of the server.
+  if (!url.hostname.startsWith('%2F')) return withRequiredScram(text);
   url.hostname = encodeURIComponent(socketFolder(home));
   return url.href;
 }

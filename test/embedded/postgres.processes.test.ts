@@ -91,6 +91,13 @@ test('the address in a copy of the folder does not lead to the original', async 
   await expect(query(readEmbeddedUrl(copy)!, 'select')).rejects.toThrow('ENOENT');
 });
 
+test('an address without require_auth requires the listener to authenticate itself', () => {
+  const home = temporaryFolder();
+  const left = 'postgresql://penstock:secret@127.0.0.1:40123/penstock';
+  writeFileSync(path.join(home, 'database-url'), `${left}\n`);
+  expect(readEmbeddedUrl(home)).toBe(`${left}?require_auth=scram-sha-256`);
+});
+
 test('only the owner can read the password and the address', async () => {
   const home = temporaryFolder();
   const { url } = await startNew(home);
