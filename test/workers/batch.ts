@@ -83,7 +83,9 @@ export function waitForLocks(): void {
 /** Creates an envelope with these objects in one request, as a lane delivers it. */
 export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedObject[], lane = 0): Delivery {
   const request = {
-    ...{ request_id: uuidv7(), workspace_id: workspace.id, accepted_at: new Date().toISOString() },
+    request_id: uuidv7(),
+    workspace_id: workspace.id,
+    accepted_at: new Date().toISOString(),
     count: objects.length,
   };
   return { id: uuidv7(), lane, envelope: { requests: [request], objects } };

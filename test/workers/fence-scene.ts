@@ -59,12 +59,10 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
 
   function envelope(objects: AcceptedObject[], { id }: Pick<TestWorkspace, 'id'> = workspace): Envelope {
     const request = {
-      ...{
-        request_id: uuidv7(),
-        workspace_id: id,
-        accepted_at: '2026-01-02T03:04:05Z',
-        count: objects.length,
-      },
+      request_id: uuidv7(),
+      workspace_id: id,
+      accepted_at: '2026-01-02T03:04:05Z',
+      count: objects.length,
     };
     return { requests: objects.length > 0 ? [request] : [], objects };
   }
