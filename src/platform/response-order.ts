@@ -223,7 +223,10 @@ function weightOf({ headers }: IncomingMessage): number {
   return WAITING_REQUEST + (isChunked ? WAITING_BODY : Math.min(Number(length ?? 0), WAITING_BODY));
 }
 
-/** Makes a response the current one of its connection. An idle connection must not hold it, because it leads to the body of its request. */
+/**
+ * Makes a response the current one of its connection. The connection forgets it when it is closed, because an idle
+ * connection would otherwise hold the body of its last request.
+ */
 function holdUntilClosed(connection: Connection, response: ServerResponse): void {
   connection.current = response;
   response.once('close', () => {
