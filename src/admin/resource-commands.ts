@@ -88,6 +88,7 @@ export const contextOf = (installation: Installation): Context => ({
     }
   },
   requirePermit() {},
+  hasPermit: () => true,
   async enqueue(request) {
     const { enqueueInQueue } = await import('./queue.ts');
     return enqueueInQueue(installation, request);

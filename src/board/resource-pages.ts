@@ -641,6 +641,8 @@ export const contextOf = (visit: ResourceVisit): Context => {
     withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
     withRenderer: (work) => work(renderer),
     requirePermit: (permit, workspaceId) => requirePermit(visit, permit, workspaceId),
+    hasPermit: (permit, workspaceId) =>
+      [permit].flat().every((one) => isPermitted(visit.viewer, one, workspaceId)),
     async enqueue({ workspaceId, requestId, objects }) {
       const request = {
         ...{ request_id: requestId, workspace_id: workspaceId, accepted_at: nowDate().toISOString() },

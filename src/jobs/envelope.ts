@@ -1,5 +1,10 @@
 import type { AttributesDelta } from '../profile/attribute-rule.ts';
-import type { Identifier, Prioritization, UserAlias } from '../profile/identifier.ts';
+import {
+  type Identifier,
+  identifierText,
+  type Prioritization,
+  type UserAlias,
+} from '../profile/identifier.ts';
 import type { Json, JsonText } from '../profile/json.ts';
 
 /**
@@ -182,6 +187,20 @@ export function namedIdentifiers(object: AcceptedObject): Identifier[] {
       return [{ email: object.email }];
     case 'external_id_remove':
       return [{ external_id: object.external_id }];
+  }
+}
+
+/**
+ * Returns the identifiers of an object's users, or an empty list if they cannot be read because the object is invalid.
+ * An address that an attribute object sets does not count, since another user may have that address.
+ */
+export function userIdentifiers(object: AcceptedObject): Identifier[] {
+  try {
+    const named = object.kind === 'attributes' ? addressedBy(object) : namedIdentifiers(object);
+    for (const identifier of named) identifierText(identifier);
+    return named;
+  } catch {
+    return [];
   }
 }
 

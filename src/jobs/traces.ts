@@ -1,6 +1,6 @@
-import type { Identifier } from '../profile/identifier.ts';
+import { type Identifier, identifierText } from '../profile/identifier.ts';
 import { isUuid } from '../profile/values.ts';
-import { type AcceptedObject, type Envelope, keysOf, requestIndexesOf } from './envelope.ts';
+import { type AcceptedObject, type Envelope, keysOf, requestIndexesOf, userIdentifiers } from './envelope.ts';
 
 /**
  * Codes of the request arrays that objects come from, as stored in the ledger. They are permanent.
@@ -93,6 +93,17 @@ const KEY_BEGINS = 101;
 const KEY_ENDS = 102;
 const NO_KEY = 103;
 
+/**
+ * Code of a checksum of an identifier in the request, written as such a run too. The two numbers of the run have
+ * 27 and 7 bits; the bit above the 27 gives the first number four bytes, so that a checksum has 6 bytes.
+ */
+const USER = 104;
+const [HIGH_BITS, LOW_BITS, FOUR_BYTES] = [27, 7, 2 ** 27];
+const CHECKSUM_BYTES = 6;
+
+/** Number of checksums that are remembered, so that they are not written twice for a request. */
+const RECENT = 256;
+
 const ID = 16;
 const arrayNames = new Map<number, InputArray>(
   Object.entries(inputArrays).map(([name, code]) => [code, name as InputArray]),
@@ -109,8 +120,8 @@ let end = 0;
  *
  * The encoding has, for each request: its id and its workspace's id, 16 bytes each (the workspace is omitted
  * if it equals that of the previous request); the number of objects of the whole request; the API key in 21
- * or 22 bytes, if it differs from that of the previous request; and runs of consecutive objects of one array.
- * A number below 128 is one byte.
+ * or 22 bytes, if it differs from that of the previous request; a checksum of 6 bytes for each identifier of a
+ * user; and runs of consecutive objects of one array. A number below 128 is one byte.
  *
  * @returns undefined for a replay, a fence mark, or anything that is not a valid envelope
  */
@@ -120,8 +131,8 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
   const { objects, requests } = envelope;
   const requestIndexes = requestIndexesOf(envelope);
   const keys = keysOf(requests);
-  // Three ids, and numbers of at most 5 bytes each.
-  const maxBytes = objects.length * (3 * ID + 40);
+  // Three ids, numbers of at most 5 bytes each, and the checksums of two identifiers.
+  const maxBytes = objects.length * (3 * ID + 40 + 2 * CHECKSUM_BYTES);
   if (scratch.length < maxBytes) scratch = Buffer.allocUnsafe(maxBytes);
   end = 0;
   let workspace: string | undefined;
@@ -144,10 +155,70 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
     const sender = keys[requestIndex as number];
     if (sender !== key) writeKey(sender);
     key = sender;
+    writeUsers(objects, { from: start, to, seed: seedOf(request.workspace_id) });
     writeRuns(objects, start, to);
   }
   return end === 0 ? undefined : Buffer.from(scratch.subarray(0, end));
 }
+
+/** Checksums that were written last, by their last bits, with the number of the request. */
+const recent = {
+  high: new Uint32Array(RECENT),
+  low: new Uint8Array(RECENT),
+  request: new Uint32Array(RECENT),
+};
+let requestNumber = 0;
+
+/** Writes the checksums of the identifiers of a request's objects. Most repeated ones are written once. */
+function writeUsers(
+  objects: AcceptedObject[],
+  { from, to, seed }: { from: number; to: number; seed: number },
+): void {
+  requestNumber = (requestNumber + 1) >>> 0;
+  let last: string | undefined;
+  for (let index = from; index < to; index++)
+    for (const identifier of userIdentifiers(objects[index]!)) {
+      const text = identifierText(identifier);
+      if (text === last) continue;
+      last = text;
+      computeChecksum(text, seed);
+      const slot = high % RECENT;
+      if (recent.request[slot] === requestNumber && recent.high[slot] === high && recent.low[slot] === low)
+        continue;
+      recent.request[slot] = requestNumber;
+      recent.high[slot] = high;
+      recent.low[slot] = low;
+      writeRun(USER, high, low);
+    }
+}
+
+/** The two numbers of the last computed checksum. */
+let high = 0;
+let low = 0;
+
+/** Computes the checksum of an encoded identifier: 34 bits of a hash with two states of 32 bits each. */
+function computeChecksum(text: string, seed: number): void {
+  let one = seed ^ 0x9e3779b9;
+  let other = seed ^ 0x7f4a7c15;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    one = Math.imul(one ^ unit, 0x85ebca6b);
+    other = Math.imul(other ^ unit, 0xc2b2ae35);
+  }
+  one = mixed(one ^ (other >>> 15));
+  other = mixed(other ^ (one >>> 13));
+  high = FOUR_BYTES + (one >>> (32 - HIGH_BITS));
+  low = other >>> (32 - LOW_BITS);
+}
+
+/** Spreads each bit of a state over all bits. */
+function mixed(state: number): number {
+  const spread = Math.imul(state ^ (state >>> 16), 0x2c1b3c6d);
+  return (spread ^ (spread >>> 15)) >>> 0;
+}
+
+/** Returns a number of a workspace, so that one identifier has different checksums in different workspaces. */
+const seedOf = (workspaceId: string): number => Number.parseInt(workspaceId.slice(-8), 16);
 
 /** Writes runs (code of the array, first index, count) and a terminating zero. */
 function writeRuns(objects: AcceptedObject[], from: number, to: number): void {
@@ -205,6 +276,14 @@ function writeNumber(value: number): void {
   scratch[end++] = rest;
 }
 
+/** Returns the bytes of an identifier of a workspace as `encodeTraces` writes them. Another identifier has the same with a probability of 1 in 2^34. */
+export function userBytes(workspaceId: string, identifier: Identifier): Buffer {
+  end = 0;
+  computeChecksum(identifierText(identifier), seedOf(workspaceId));
+  writeRun(USER, high, low);
+  return Buffer.from(scratch.subarray(0, end));
+}
+
 /** Returns the bytes of an id as `encodeTraces` writes them. */
 export function idBytes(id: string): Buffer {
   return Buffer.from(id.replaceAll('-', ''), 'hex');
@@ -217,6 +296,8 @@ interface EncodedTrace {
   total: number;
   runs: { array: InputArray; first: number; count: number }[];
   key: Buffer | undefined;
+  /** Checksums of the identifiers, as hex digits of `userBytes`. */
+  users: string[];
 }
 
 /** Reads the requests of encoded traces, in order. */
@@ -243,6 +324,7 @@ function* decodeTraces(bytes: Buffer): Generator<EncodedTrace> {
     workspace = isSame ? workspace : readId();
     const total = readNumber();
     const runs: EncodedTrace['runs'] = [];
+    const users: string[] = [];
     for (let code = readNumber(); code !== 0; code = readNumber()) {
       const [first, count] = [readNumber(), readNumber()];
       if (code === KEY_BEGINS) {
@@ -251,10 +333,11 @@ function* decodeTraces(bytes: Buffer): Generator<EncodedTrace> {
         hasKey = true;
       } else if (code === KEY_ENDS) key.writeUInt32BE(first, 12);
       else if (code === NO_KEY) hasKey = false;
+      else if (code === USER) users.push(bytes.toString('hex', at - CHECKSUM_BYTES, at));
       const array = arrayNames.get(code);
       if (array !== undefined) runs.push({ array, first, count });
     }
-    yield { request, workspace, total, runs, key: hasKey ? key : undefined };
+    yield { request, workspace, total, runs, key: hasKey ? key : undefined, users };
   }
 }
 
@@ -281,17 +364,20 @@ interface ListedTrace {
   /** Request arrays that its objects in this envelope came from. */
   arrays: InputArray[];
   keyId: string | undefined;
+  /** Checksums of the identifiers of its users, as hex digits of `userBytes`. */
+  users: string[];
 }
 
 /** Returns the requests of a workspace in encoded traces. */
 export function listTraces(bytes: Buffer, workspaceId: string): ListedTrace[] {
   const wanted = idBytes(workspaceId);
   const listed: ListedTrace[] = [];
-  for (const { request, workspace, total, runs, key } of decodeTraces(bytes))
+  for (const { request, workspace, total, runs, key, users } of decodeTraces(bytes))
     if (workspace?.equals(wanted))
       listed.push({
         ...{ requestId: idOf(request), total, arrays: runs.map(({ array }) => array) },
         keyId: key && idOf(key),
+        users,
       });
   return listed;
 }

@@ -188,6 +188,30 @@ export function newProfileId(now: number): string {
   return toProfileId(now.toString(16).padStart(12, '0') + random);
 }
 
+/**
+ * Encodes an identifier as text that Postgres can store and also compute itself: a letter for the kind, and
+ * the value. An alias is the length of its label in bytes, the label and the name. A service id is the
+ * profile's UUID.
+ */
+export function identifierText(identifier: Identifier): string {
+  if ('external_id' in identifier) return `x:${identifier.external_id}`;
+  if ('user_alias' in identifier) {
+    const { alias_label, alias_name } = identifier.user_alias;
+    return `a:${Buffer.byteLength(alias_label)}:${alias_label}${alias_name}`;
+  }
+  if ('service_id' in identifier) return `s:${toProfileId(identifier.service_id)}`;
+  return 'email' in identifier ? `e:${identifier.email}` : `p:${identifier.phone}`;
+}
+
+/** Returns the value of an encoded identifier: the name of an alias, and a service id as clients know it. */
+export function valueOfIdentifier(text: string): string {
+  const value = text.slice(2);
+  if (text.startsWith('s:')) return toServiceId(value);
+  if (!text.startsWith('a:')) return value;
+  const [head, bytes] = /^(\d+):/.exec(value)!;
+  return Buffer.from(value.slice(head.length)).subarray(Number(bytes)).toString();
+}
+
 /** Returns the UUID for a service id (24 lower-case hex digits). */
 export function toProfileId(serviceId: string): string {
   const time = serviceId.slice(0, 12);

@@ -1,7 +1,8 @@
 import { v5 as uuidv5, version } from 'uuid';
 import { objectSchemas } from '../jobs/catalog.ts';
-import { type AcceptedObject, type Envelope, namedIdentifiers, type ObjectKind } from '../jobs/envelope.ts';
+import { type AcceptedObject, type Envelope, type ObjectKind, userIdentifiers } from '../jobs/envelope.ts';
 import { millisecondsOf } from '../platform/ids.ts';
+import { identifierText } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import { findUnstorable } from '../profile/values.ts';
 import { compile, describeError } from '../schemas/compile.ts';
@@ -12,7 +13,6 @@ import {
   claimWaitingForReplay,
   type DeadLetter,
   deadLettersAudited,
-  identifierText,
   selectDeadLetters,
 } from '../store/dead-letters.ts';
 import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
@@ -182,7 +182,7 @@ export async function fixAndReplay(
   const { pool } = context.database;
   const letter = await readDeadLetter(pool, id, 0);
   if (!letter) throw new NotFixed(`no dead letter has the id ${id}`);
-  const names = namesIn(readMended(text, letter.kind));
+  const names = userIdentifiers(readMended(text, letter.kind)).map(identifierText);
   const { actor } = context;
   if (!(await fixDeadLetter(pool, id, { object: text, by, names, actor })))
     throw new NotFixed(`the dead letter is no longer waiting: it is ${letter.state}`);
@@ -207,14 +207,4 @@ function readMended(text: string, kind: string): AcceptedObject {
   const check = checkObject.get(kind as ObjectKind);
   if (check && !check(object)) throw new NotFixed(describeError(check.errors![0]!).error);
   return object as AcceptedObject;
-}
-
-/** The identifiers of an object, or an empty list if they cannot be read: the object may still be malformed. */
-function namesIn(object: AcceptedObject): string[] {
-  try {
-    const named = object.kind === 'attributes' ? [object.identifier!] : namedIdentifiers(object);
-    return named.map(identifierText);
-  } catch {
-    return [];
-  }
 }

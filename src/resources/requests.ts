@@ -1,8 +1,10 @@
 import type { InputArray } from '../jobs/traces.ts';
 import { millisecondsOf } from '../platform/ids.ts';
+import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
 import { type LatestRequest, readLatestRequests, requestArrays } from '../store/latest-requests.ts';
 import { choice, optional, readId, text } from './fields.ts';
 import { type Context, describeResource, iso, type Shown } from './resource.ts';
+import { findIdentifiers } from './user-identifiers.ts';
 
 /** Maximum number of API keys in the filter of the console. */
 const MAX_KEYS = 200;
@@ -41,6 +43,7 @@ const endpoints: Record<InputArray, string> = {
 const states = ['applied', 'failed', 'refused'] as const;
 
 interface Filters {
+  user?: string;
   key?: string;
   array?: string;
   state?: (typeof states)[number];
@@ -87,6 +90,13 @@ export async function keyChoices(
     select: { id: true, name: true },
   });
   return { key: Object.fromEntries(keys.map((one) => [one.id, one.name])) };
+}
+
+/** Returns the identifiers of the user in the filter. @throws if the acting user may not see users */
+function readUser(context: Context, workspaceId: string, text: string) {
+  context.requirePermit('users', workspaceId);
+  const pii = context.hasPermit('pii', workspaceId);
+  return findIdentifiers(context.database, { workspaceId, text, pii });
 }
 
 /** Requests whose objects were applied or refused. The page of a single request is special: it follows each object. */
@@ -144,6 +154,17 @@ export const requests = describeResource<ShownRequest>({
     },
   ],
   filters: {
+    user: optional(
+      text(
+        {
+          label: 'User',
+          help: 'only requests with objects of the user with this external id, service id, alias (label:name), email address or phone number',
+          value: 'identifier',
+        },
+        (given) => given,
+        { maxLength: MAX_EXTERNAL_ID_BYTES, isExact: true },
+      ),
+    ),
     key: keyFilter('requests'),
     array: optional(
       choice(
@@ -170,11 +191,14 @@ export const requests = describeResource<ShownRequest>({
     isNewestFirst: true,
     pageSize: 100,
   },
-  async list({ database }, { owners = [], before, filters = {}, limit }) {
+  async list(context, { owners = [], before, filters = {}, limit }) {
+    const { database } = context;
     const [workspaceId] = owners;
     if (workspaceId === undefined) return [];
+    const given = filters as Filters;
     const { requests: listed, boundary } = await readLatestRequests(database.pool, {
-      ...{ workspaceId, before, limit, isWanted: wantedBy(filters as Filters) },
+      ...{ workspaceId, before, limit, isWanted: wantedBy(given) },
+      user: given.user === undefined ? undefined : await readUser(context, workspaceId, given.user),
     });
     const page = listed.slice(0, limit);
     const names = await namesOfKeys(
@@ -182,7 +206,13 @@ export const requests = describeResource<ShownRequest>({
       { workspaceIds: [workspaceId], keyIds: page.flatMap(({ keyId }) => keyId ?? []) },
     );
     const rows = page.map((one) => ({ ...one, workspaceId, key: names.get(one.keyId ?? '') }));
-    return { rows, next: boundary };
+    return {
+      ...{ rows, next: boundary },
+      ...(boundary !== undefined &&
+        listed.length < limit && {
+          note: `Requests since ${new Date(millisecondsOf(boundary)).toISOString()} were read.`,
+        }),
+    };
   },
   find: async () => undefined,
   nameOf: ({ id }) => id,

@@ -29,6 +29,8 @@ export interface Context {
   withRenderer<T>(work: (renderer: Pick<Renderer, 'render'>) => Promise<T>): Promise<T>;
   /** Checks a permit that only some values of a form need. The command line has every permit. @throws if it is missing */
   requirePermit(permit: Permit, workspaceId: string): void;
+  /** Returns whether the acting user has a permit. The command line has every permit. */
+  hasPermit(permit: Permit, workspaceId: string): boolean;
   /**
    * Adds objects to the queue as a request to the API does, and returns when they are stored.
    * @returns ids of the envelopes that hold the objects

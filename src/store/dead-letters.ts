@@ -1,4 +1,3 @@
-import { type Identifier, toProfileId, toServiceId } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { AuditEntry } from './audit.ts';
 import type { Connection, Pool } from './database.ts';
@@ -36,30 +35,6 @@ const columnsWith = (object: string) => `
   letters.id, letters.workspace_id as "workspaceId", letters.request_id as "requestId",
   letters.kind, ${object} as object, letters.reason, letters.state, letters.replays, letters.failed_at as "failedAt"`;
 const deadLetterColumns = columnsWith('letters.object');
-
-/**
- * Encodes an identifier as text that Postgres can store and also compute itself: a letter for the kind, and
- * the value. An alias is the length of its label in bytes, the label and the name. A service id is the
- * profile's UUID.
- */
-export function identifierText(identifier: Identifier): string {
-  if ('external_id' in identifier) return `x:${identifier.external_id}`;
-  if ('user_alias' in identifier) {
-    const { alias_label, alias_name } = identifier.user_alias;
-    return `a:${Buffer.byteLength(alias_label)}:${alias_label}${alias_name}`;
-  }
-  if ('service_id' in identifier) return `s:${toProfileId(identifier.service_id)}`;
-  return 'email' in identifier ? `e:${identifier.email}` : `p:${identifier.phone}`;
-}
-
-/** Returns the value of an encoded identifier: the name of an alias, and a service id as clients know it. */
-export function valueOfIdentifier(text: string): string {
-  const value = text.slice(2);
-  if (text.startsWith('s:')) return toServiceId(value);
-  if (!text.startsWith('a:')) return value;
-  const [head, bytes] = /^(\d+):/.exec(value)!;
-  return Buffer.from(value.slice(head.length)).subarray(Number(bytes)).toString();
-}
 
 /** Id of a dead letter, and its workspace. */
 export interface DeadLetterKey {

@@ -1,6 +1,5 @@
-import type { Identifier } from '../profile/identifier.ts';
+import { type Identifier, identifierText } from '../profile/identifier.ts';
 import { type Connection, storable } from './database.ts';
-import { identifierText } from './dead-letters.ts';
 import { withCitusForm } from './one-workspace.ts';
 
 /** An object that cannot be applied by a retry, as the worker records it. */

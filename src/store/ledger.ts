@@ -195,30 +195,50 @@ export async function findTraces(
 
 /** Reads the primary key backwards, because envelope ids start with their time. Takes no lock. */
 const latestTracesStatement = `
-  select latest.envelope_id as "envelopeId",
-    case when position($2::bytea in latest.requests) > 0 then latest.requests end as traces
+  select count(*)::integer as read, min(latest.envelope_id::text) as last,
+    coalesce(array_agg(latest.requests) filter (where latest.is_wanted), '{}') as traces
   from (
-    select ledger.envelope_id, ledger.requests
+    select ledger.envelope_id, ledger.requests,
+      position($2::bytea in ledger.requests) > 0 and (
+        $4::bytea[] is null
+        or exists (select from unnest($4::bytea[]) as parts (part) where position(parts.part in ledger.requests) > 0)
+      ) as is_wanted
     from ledger
     where ledger.envelope_id < $1::uuid
     order by ledger.envelope_id desc
     limit $3::integer
-  ) as latest
-  order by latest.envelope_id desc`;
+  ) as latest`;
+
+/** A part of the ledger, read backwards. */
+export interface LatestTraces {
+  /** Number of envelopes that were read. Fewer than the limit if there are no older ones. */
+  read: number;
+  /** Id of the oldest of them. Null if there was none. */
+  last: string | null;
+  /** Traces of those envelopes that are wanted, in any order. */
+  traces: Buffer[];
+}
 
 /**
- * Returns applied envelopes before an id, latest first. Envelopes without requests of the workspace have no traces.
+ * Reads the applied envelopes before an id, latest first. Returns the traces of those with requests of the workspace.
+ *
+ * @param place.parts bytes of which the traces must contain at least one; absent: any traces
  */
 export async function readLatestTraces(
   pool: Pool,
-  { workspaceId, before, limit }: { workspaceId: string; before: string; limit: number },
-): Promise<{ envelopeId: string; traces: Buffer | null }[]> {
-  const { rows } = await pool.query({
+  {
+    workspaceId,
+    before,
+    limit,
+    parts,
+  }: { workspaceId: string; before: string; limit: number; parts?: readonly Buffer[] | undefined },
+): Promise<LatestTraces> {
+  const { rows } = await pool.query<LatestTraces>({
     name: 'read-latest-traces',
     text: latestTracesStatement,
-    values: [before, idBytes(workspaceId), limit],
+    values: [before, idBytes(workspaceId), limit, parts ?? null],
   });
-  return rows;
+  return rows[0]!;
 }
 
 /**

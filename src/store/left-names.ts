@@ -1,7 +1,6 @@
-import type { Identifier } from '../profile/identifier.ts';
+import { type Identifier, identifierText } from '../profile/identifier.ts';
 import { uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
-import { identifierText } from './dead-letters.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
 import { withCitusForm } from './one-workspace.ts';
 import { nameOfText } from './refused-of-users.ts';

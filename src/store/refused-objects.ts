@@ -150,14 +150,17 @@ export async function findRefusedRequest(
   return rows[0];
 }
 
+const listedColumns = `
+  refused_requests.request_id as "requestId", refused_requests.api_key_id as "keyId",
+  refused_requests.operation, refused_requests.accepted, refused_requests.rejected,
+  array(
+    select distinct listed.object ->> 'inputArray'
+    from jsonb_array_elements(refused_requests.objects) as listed (object)
+  ) as arrays`;
+
 /** Reads the primary key backwards. */
 const listRefusedRequestsStatement = `
-  select refused_requests.request_id as "requestId", refused_requests.api_key_id as "keyId",
-    refused_requests.operation, refused_requests.rejected,
-    array(
-      select distinct listed.object ->> 'inputArray'
-      from jsonb_array_elements(refused_requests.objects) as listed (object)
-    ) as arrays
+  select ${listedColumns}
   from refused_requests
   where refused_requests.workspace_id = $1::uuid and refused_requests.request_id < $2::uuid
   order by refused_requests.workspace_id desc, refused_requests.request_id desc
@@ -165,7 +168,7 @@ const listRefusedRequestsStatement = `
 
 /** A request with refused objects, in a list. */
 interface ListedRefusedRequest
-  extends Pick<RefusedRequest, 'requestId' | 'keyId' | 'operation' | 'rejected'> {
+  extends Pick<RefusedRequest, 'requestId' | 'keyId' | 'operation' | 'accepted' | 'rejected'> {
   arrays: string[];
 }
 
@@ -178,6 +181,29 @@ export async function listRefusedRequests(
     name: 'list-refused-requests',
     text: listRefusedRequestsStatement,
     values: [workspaceId, before, limit],
+  });
+  return rows;
+}
+
+/** Reads by primary key. */
+const findRefusedRequestsStatement = `
+  select ${listedColumns}
+  from unnest($2::uuid[]) as given (request_id)
+  join refused_requests
+    on refused_requests.workspace_id = $1::uuid and refused_requests.request_id = given.request_id
+  order by refused_requests.request_id desc`;
+
+/** Returns those of the requests that are stored because they had refused objects, latest first. */
+export async function findRefusedRequests(
+  pool: Pool,
+  workspaceId: string,
+  requestIds: readonly string[],
+): Promise<ListedRefusedRequest[]> {
+  if (requestIds.length === 0) return [];
+  const { rows } = await pool.query<ListedRefusedRequest>({
+    name: 'find-refused-requests',
+    text: findRefusedRequestsStatement,
+    values: [workspaceId, requestIds],
   });
   return rows;
 }

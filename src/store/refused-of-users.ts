@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
 import { millisecondsOf } from '../platform/ids.ts';
-import type { Identifier } from '../profile/identifier.ts';
+import { type Identifier, identifierText } from '../profile/identifier.ts';
 import { jsonArray, uuidArray } from './arrays.ts';
 import type { Pool } from './database.ts';
-import { identifierText } from './dead-letters.ts';
 import { forEachWorkspace } from './distributed.ts';
 import { withCitusForm } from './one-workspace.ts';
 import { KEPT_DAYS, type ListedRefusal } from './refused-objects.ts';

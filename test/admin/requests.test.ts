@@ -2,6 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { encodeTraces } from '../../src/jobs/traces.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { addRefusedObjects, addRefusedRequests } from '../../src/store/refused-objects.ts';
@@ -22,10 +23,10 @@ beforeAll(async () => {
 });
 afterAll(() => database?.stop());
 
-/** Records a request with one event as a worker does when it has applied it. */
-async function recordApplied(): Promise<string> {
+/** Records a request with one event of a user as a worker does when it has applied it. */
+async function recordApplied(identifier: Identifier = { external_id: 'ada' }): Promise<string> {
   const request = { request_id: uuidv7(), workspace_id: workspaceId, key_id: keyId };
-  const event = { kind: 'events', id: uuidv7(), index: 0, identifier: { external_id: 'ada' } };
+  const event = { kind: 'events', id: uuidv7(), index: 0, identifier };
   const envelope = { requests: [{ ...request, count: 1 }], objects: [event] } as unknown as Envelope;
   await database.pool.query('insert into ledger (envelope_id, applied_at, requests) values ($1, now(), $2)', [
     ...[uuidv7(), encodeTraces(envelope)],
@@ -69,6 +70,17 @@ test('requests list prints the latest requests with their counts, page by page',
   expect(await named('--state applied')).toEqual([applied]);
   expect(await named('--state refused --array events')).toEqual([refused]);
   expect(await named(`--key ${uuidv7()}`)).toEqual([]);
+});
+
+test('requests list finds the requests of a user by an identifier, also of a user who does not exist', async () => {
+  const requestId = await recordApplied({ user_alias: { alias_label: 'crm', alias_name: 'grace' } });
+  const named = async (filter: string) =>
+    (await on.json(`requests list --workspace shop ${filter}`)).requests.map(
+      (request: { request_id: string }) => request.request_id,
+    );
+  expect(await named('--user crm:grace')).toEqual([requestId]);
+  expect(await named('--user grace')).toEqual([]);
+  expect(await named('--user ada --state applied')).not.toContain(requestId);
 });
 
 test('requests list rejects an unknown state and names the states', async () => {

@@ -1,8 +1,10 @@
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
-import { encodeTraces } from '../../src/jobs/traces.ts';
+import { encodeTraces, userBytes } from '../../src/jobs/traces.ts';
+import { type Identifier, toProfileId } from '../../src/profile/identifier.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { addRefusedOfUsers, dayOf, nameOf } from '../../src/store/refused-of-users.ts';
 import { openConsole, page } from './console-scene.ts';
 
 let scene: Awaited<ReturnType<typeof openConsole>>;
@@ -25,12 +27,18 @@ async function accept(key_id: string | undefined): Promise<string> {
   return request.request_id;
 }
 
-/** Records a request with one event as a worker does when it has applied it. */
-async function recordApplied(key_id: string): Promise<string> {
+/** Records a request with one event of a user as a worker does when it has applied it. */
+async function recordApplied(
+  key_id: string,
+  {
+    identifier = { external_id: 'ada' },
+    requestId = uuidv7(),
+  }: { identifier?: Identifier; requestId?: string } = {},
+): Promise<string> {
   const request = {
-    ...{ request_id: uuidv7(), workspace_id: scene.shop, accepted_at: new Date().toISOString(), key_id },
+    ...{ request_id: requestId, workspace_id: scene.shop, accepted_at: new Date().toISOString(), key_id },
   };
-  const event = { kind: 'events', id: uuidv7(), index: 0, identifier: { external_id: 'ada' } };
+  const event = { kind: 'events', id: uuidv7(), index: 0, identifier };
   const envelope = { requests: [{ ...request, count: 1 }], objects: [event] } as unknown as Envelope;
   await scene.query(
     'insert into ledger (envelope_id, applied_at, requests) values ($1, now(), $2)',
@@ -83,4 +91,104 @@ test('the latest requests are listed with counts, and filtered by key, array and
   expect(await listed('state=failed')).toEqual([applied]);
   expect(await listed(`before=${applied}`)).toEqual([]);
   expect((await page(scene.operator, '/requests?state=no')).status).toBe(400);
+});
+
+describe('the requests of a user', () => {
+  const listed = async (query: string, visitor = scene.operator) => {
+    const { status, text } = await page(visitor, `/requests?workspace=${scene.shop}&${query}`);
+    return { status, ids: [...text.matchAll(/\/requests\/([\da-f-]{36})/g)].map(([, id]) => id), text };
+  };
+
+  test('are found by each identifier of the user, whichever of them the request named', async () => {
+    const byId = await recordApplied(scene.key, { identifier: { external_id: 'user-1' } });
+    const byEmail = await recordApplied(scene.key, { identifier: { email: 'ada@gmail.com' } });
+    const ofGrace = await recordApplied(scene.key, { identifier: { external_id: 'grace' } });
+    for (const user of ['user-1', 'ada@gmail.com', scene.user]) {
+      const { status, ids } = await listed(`user=${encodeURIComponent(user)}`);
+      expect(status).toBe(200);
+      expect(ids).toEqual([byEmail, byId]);
+      expect(ids).not.toContain(ofGrace);
+    }
+    expect((await listed('user=user-1&state=refused')).ids).toEqual([]);
+    expect((await listed(`user=user-1&before=${byEmail}`)).ids).toEqual([byId]);
+  });
+
+  test('include those whose objects were refused, with the counts of the whole request', async () => {
+    const { requestId } = await scene.refusedIn(scene.shop, {});
+    const name = nameOf(scene.shop, { external_id: 'nobody' });
+    const refused = { requestId, operation: 'users.track', inputArray: 'events', index: 3 };
+    await addRefusedOfUsers(scene.installation.database.pool, [
+      {
+        ...{ workspaceId: scene.shop, name, day: dayOf(requestId) },
+        objects: [{ ...refused, reason: 'required', field: 'name' }],
+      },
+    ]);
+    const { ids, text } = await listed('user=nobody');
+    expect(ids).toEqual([requestId]);
+    expect(text).toContain('users.track');
+  });
+
+  test('before a merge include those of the external id that the merged user had until then', async () => {
+    const kept = await scene.createUser(scene.shop, 'kept');
+    const early = await recordApplied(scene.key, { identifier: { external_id: 'merged' } });
+    await scene.query(
+      `insert into merged_profiles (workspace_id, profile_id, kept_id, merged_at, external_id)
+       values ($1, $2, $3, clock_timestamp(), 'merged')`,
+      ...[scene.shop, uuidv7(), kept],
+    );
+    const late = await recordApplied(scene.key, {
+      ...{ identifier: { external_id: 'merged' }, requestId: uuidv7({ msecs: Date.now() + 5000 }) },
+    });
+    const { ids } = await listed('user=kept');
+    expect(ids).toContain(early);
+    expect(ids).not.toContain(late);
+  });
+
+  test('are found among many requests of other users and workspaces', async () => {
+    const wanted = await recordApplied(scene.key, { identifier: { external_id: 'rare' } });
+    await scene.query(
+      `insert into ledger (envelope_id, applied_at, requests)
+       select uuid_v7_floor(now() + make_interval(secs => number / 1000.0)), now(), ledger.requests
+       from generate_series(1, 3000) as numbers (number)
+       cross join lateral (select requests from ledger where position($1::bytea in requests) = 0 limit 1) as ledger`,
+      userBytes(scene.shop, { external_id: 'rare' }),
+    );
+    // A page reads for a limited time, and the next one continues.
+    let found: (string | undefined)[] = [];
+    let path: string | undefined = 'user=rare';
+    for (let turn = 0; path !== undefined && turn < 40; turn++) {
+      const { ids, text } = await listed(path);
+      found = [...found, ...ids];
+      const [, before] = /rel="next" href="[^"]*before=([\da-f-]{36})/.exec(text) ?? [];
+      path = before && `user=rare&before=${before}`;
+    }
+    expect(found).toEqual([wanted]);
+  });
+
+  test('are not found by viewers who may not see users, nor by an address without view_pii', async () => {
+    await recordApplied(scene.key, { identifier: { email: 'ada@gmail.com' } });
+    const arrive = async (...permissions: string[]) => {
+      const appGroups = [{ workspace: scene.shop, permissions, teams: [] }];
+      return (await scene.people.arrive([], { appGroups })).visitor;
+    };
+    expect((await listed('user=user-1', await arrive('dev_console'))).status).toBe(403);
+    const masked = await arrive('dev_console', 'view_user_profile');
+    expect((await listed('user=user-1', masked)).ids).not.toEqual([]);
+    expect((await listed('user=ada%40gmail.com', masked)).ids).toEqual([]);
+  });
+
+  test('are linked from the page of the user, and from each event with its request first', async () => {
+    const requestId = await recordApplied(scene.key, { identifier: { external_id: 'user-1' } });
+    const eventId = uuidv7();
+    await recordApplied(scene.key, { identifier: { external_id: 'user-1' } });
+    await scene.query(
+      "insert into events values ($1, $2, $3, 'linked', now(), 'app', '{}')",
+      ...[scene.shop, eventId, toProfileId(scene.user)],
+    );
+    const link = `/requests?workspace=${scene.shop}&user=${scene.user}&before=${eventId}`;
+    const { text } = await page(scene.operator, `/users/${scene.user}?workspace=${scene.shop}`);
+    expect(text).toContain(`href="/requests?workspace=${scene.shop}&amp;user=${scene.user}"`);
+    expect(text).toContain(`href="${link.replaceAll('&', '&amp;')}"`);
+    expect((await listed(`user=${scene.user}&before=${eventId}`)).ids[0]).toBe(requestId);
+  });
 });

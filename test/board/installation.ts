@@ -78,6 +78,7 @@ export async function createInstallation(
       withQueue: (work) => work({ connection, producer, layout: layoutOf(config) }),
       withRenderer: () => Promise.reject(new Error('this context renders no templates')),
       requirePermit() {},
+      hasPermit: () => true,
       enqueue: () => Promise.reject(new Error('this context adds no objects')),
     } satisfies Context,
     replayContext: { database, producer, lanes: config.LANES, actor: tester },

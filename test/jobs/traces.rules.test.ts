@@ -8,8 +8,11 @@ import {
   type InputArray,
   inputArrayOf,
   inputArrays,
+  listTraces,
+  userBytes,
 } from '../../src/jobs/traces.ts';
 import { allOperations } from '../../src/operations/index.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { pack } from '../../src/queue/pack.ts';
 import { callerOf } from '../operations/caller.ts';
@@ -129,7 +132,7 @@ describe('the API key that sent a request', () => {
   test('is ignored by a release that does not know it', () => {
     // Rule of that release: a run of an unknown array is skipped, whatever its numbers are.
     const codes = Object.values(inputArrays);
-    for (const code of [101, 102, 103]) expect(codes).not.toContain(code);
+    for (const code of [101, 102, 103, 104]) expect(codes).not.toContain(code);
   });
 });
 
@@ -140,6 +143,63 @@ test('a request of one object, or of one whole array, takes 22 bytes, and the fi
   expect(sizeOf(one)).toBe(22 + 16);
   expect(sizeOf(one, one)).toBe(2 * 22 + 16);
   expect(sizeOf(whole)).toBe(22 + 16);
+});
+
+describe('the checksum of an identifier', () => {
+  const [workspaceId, other] = workspaces as [string, string];
+  const ada = { external_id: 'ada' };
+  const sentFor = (...identifiers: object[]): Envelope => ({
+    requests: identifiers.map(() => ({
+      ...{ request_id: uuidv7(), workspace_id: workspaceId, accepted_at: 'now', count: 1 },
+    })),
+    objects: identifiers.map((identifier) => ({ kind: 'events', index: 0, identifier }) as never),
+  });
+  const checksum = (identifier: Identifier, workspace = workspaceId) =>
+    userBytes(workspace, identifier).toString('hex');
+
+  test('is listed with the requests that name the identifier, and is part of the bytes', () => {
+    const alias = { user_alias: { alias_label: 'crm', alias_name: 'ada' } };
+    const bytes = encodeTraces(sentFor(ada, { external_id: 'grace' }, alias))!;
+    const users = listTraces(bytes, workspaceId).map((trace) => trace.users);
+    expect(users).toEqual([[checksum(ada)], [checksum({ external_id: 'grace' })], [checksum(alias)]]);
+    expect(bytes.includes(userBytes(workspaceId, ada))).toBe(true);
+    expect(bytes.includes(userBytes(workspaceId, { email: 'ada' }))).toBe(false);
+  });
+
+  test('has 6 bytes, and is written once for a request that names a user often', () => {
+    const sizeOf = (...identifiers: object[]) => {
+      const envelope = sentFor(ada);
+      envelope.requests[0]!.count = identifiers.length;
+      envelope.objects = identifiers.map(
+        (identifier, index) => ({ kind: 'events', index, identifier }) as never,
+      );
+      return encodeTraces(envelope)!.length;
+    };
+    expect(userBytes(workspaceId, ada)).toHaveLength(6);
+    expect(sizeOf(ada)).toBe(22 + 16 + 6);
+    const grace = { external_id: 'grace' };
+    expect(sizeOf(ada, grace, ada, ada, grace)).toBe(22 + 16 + 2 * 6);
+  });
+
+  test('differs between workspaces and between similar identifiers', () => {
+    expect(checksum(ada)).not.toBe(checksum(ada, other));
+    const all = new Set<string>();
+    for (let number = 0; number < 20_000; number++) all.add(checksum({ external_id: `user-${number}` }));
+    expect(all.size).toBe(20_000);
+  });
+
+  test('of both users of a merge is written, and of an attribute object only the user it names', () => {
+    const selector = (identifier: Identifier) => ({ identifier });
+    const envelope = sentFor(ada, ada);
+    const mail = { email: 'a@example.com' };
+    envelope.objects = [
+      { kind: 'merge', index: 0, merge: selector(mail), keep: selector(ada) } as never,
+      { kind: 'attributes', index: 0, identifier: ada, standard: mail } as never,
+    ];
+    const [merge, attributes] = listTraces(encodeTraces(envelope)!, workspaceId);
+    expect(merge!.users).toEqual([checksum(mail), checksum(ada)]);
+    expect(attributes!.users).toEqual([checksum(ada)]);
+  });
 });
 
 test.each([

@@ -6,16 +6,14 @@ import {
   type EnvelopeRequest,
   type Fence,
   keysOf,
-  namedIdentifiers,
   type ObjectKind,
   requestIndexesOf,
+  userIdentifiers,
 } from '../../src/jobs/envelope.ts';
 import { encodeTraces } from '../../src/jobs/traces.ts';
 import { NIL_UUID } from '../../src/platform/ids.ts';
-import type { Identifier } from '../../src/profile/identifier.ts';
 import { isDamaged } from '../../src/queue/checksum.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
-import { identifierText } from '../../src/store/dead-letters.ts';
 import type { FailedObject } from '../../src/store/failed-objects.ts';
 import { type EnvelopeKey, SHARED } from '../../src/store/ledger.ts';
 import type { Origin, WorkItem } from './work-item.ts';
@@ -236,24 +234,10 @@ export function toFailed(
     requestId,
     kind: object?.kind ?? 'envelope',
     jobName: jobs.envelope,
-    identifiers: identifiersOf(object),
+    identifiers: userIdentifiers(object),
     object: object ?? null,
     reason,
   };
-}
-
-/**
- * Returns the identifiers of an object's user, or an empty list if they cannot be read because the object is invalid.
- * An address that an attribute object sets does not count, since another user may have that address.
- */
-function identifiersOf(object: AcceptedObject): Identifier[] {
-  try {
-    const named = object.kind === 'attributes' ? [object.identifier!] : namedIdentifiers(object);
-    for (const identifier of named) identifierText(identifier);
-    return named;
-  } catch {
-    return [];
-  }
 }
 
 /** Dead letter of an invalid object; `index` is the number of valid objects of the batch before it. */

@@ -5,6 +5,7 @@ import {
   emailOf,
   externalIdOf,
   type Identifier,
+  identifierText,
   isGiven,
   phoneOf,
   serviceIdOf,
@@ -12,7 +13,6 @@ import {
 } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { asRecord } from '../../src/profile/values.ts';
-import { identifierText } from '../../src/store/dead-letters.ts';
 
 /** Maximum members of an attributes payload. */
 const MAX_ATTRIBUTES = 250;

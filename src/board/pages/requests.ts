@@ -45,7 +45,7 @@ export const requestExtras: Extras<{ id: string }> = {
     isInvalid: (visit) => givenId(visit) !== '',
   },
   below: async ({ viewer }) =>
-    html`<p class="faint pager">Requests that still wait in the queue are found only by their id. The user of an applied object is not stored with the request: open the user under ${mayOpen(viewer, '/users') ? html`<a href="/users">Users</a>` : 'Users'} to see their failed objects.</p>`,
+    html`<p class="faint pager">Requests that still wait in the queue are found only by their id. The page of a user under ${mayOpen(viewer, '/users') ? html`<a href="/users">Users</a>` : 'Users'} shows their refused and failed objects.</p>`,
 };
 
 const tones: Record<string, Tone> = {

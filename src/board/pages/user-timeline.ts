@@ -158,7 +158,10 @@ export function timeline(
 ): Part {
   const kind = query('kind');
   const rows = shown.flatMap((entry) => {
-    const row = rowOf(entry, { activity, authors, pii: seen.pii, viewer, workspaceId: seen.workspace.id });
+    const row = rowOf(entry, {
+      ...{ activity, authors, pii: seen.pii, viewer, workspaceId: seen.workspace.id },
+      user: toServiceId(seen.id),
+    });
     return row ? [row] : [];
   });
   const self = { workspace: query('workspace'), kind };
@@ -262,13 +265,18 @@ interface Shown {
   pii: boolean;
   viewer: Viewer;
   workspaceId: string;
+  /** Service id of the user. */
+  user: string;
 }
 
 /** Renders an entry; undefined if its event was deleted meanwhile. */
-function rowOf(entry: Entry, { activity, authors, pii, viewer, workspaceId }: Shown): Part[] | undefined {
+function rowOf(
+  entry: Entry,
+  { activity, authors, pii, viewer, workspaceId, user }: Shown,
+): Part[] | undefined {
   if ('key' in entry) {
     const deed = activity.get(entry.key.id);
-    return deed && activityRow(deed, pii);
+    return deed && activityRow(deed, { pii, link: requestsLink(deed.id, { viewer, workspaceId, user }) });
   }
   const at = moment(new Date(entry.at));
   if ('change' in entry) return [at, ...changeCells(entry.change, { authors, viewer, workspaceId })];
@@ -299,7 +307,7 @@ function rowOf(entry: Entry, { activity, authors, pii, viewer, workspaceId }: Sh
   ];
 }
 
-function activityRow(deed: TimelineEntry, pii: boolean): Part[] {
+function activityRow(deed: TimelineEntry, { pii, link }: { pii: boolean; link: Part }): Part[] {
   const price = deed.kind === 'purchase' && html`${deed.quantity} × ${money(deed.price!, deed.currency!)}`;
   const inner = deed.properties;
   const size = typeof inner === 'object' && inner !== null ? Object.keys(inner).length : 0;
@@ -310,8 +318,21 @@ function activityRow(deed: TimelineEntry, pii: boolean): Part[] {
       size > 0
         ? html`<details><summary>${count(size, 'property', 'properties')}</summary>${tree(inner, { masked: !pii, most: MAX_NODES })}</details>`
         : typeof inner === 'string' && html`<span class="faint">${inner}</span>`
-    }${deed.appId !== null && html`<span class="faint">app ${deed.appId}</span>`}`,
+    }${deed.appId !== null && html`<span class="faint">app ${deed.appId}</span>`}${link}`,
   ];
+}
+
+/**
+ * Renders a link to the requests of the user that arrived before an event or a purchase got its id. The first of them
+ * sent it, unless it came from an import.
+ */
+function requestsLink(
+  id: string,
+  { viewer, workspaceId, user }: Pick<Shown, 'viewer' | 'workspaceId' | 'user'>,
+): Part {
+  if (!viewer.can('delivery', workspaceId)) return undefined;
+  const path = pathWith('/requests', { workspace: workspaceId, user, before: id });
+  return html` <a class="faint" href="${path}">request</a>`;
 }
 
 /** Renders a change of attributes. Names are shown to every viewer; values are not stored with the change. */

@@ -1,13 +1,12 @@
 import { html, type Part } from '../../platform/html.ts';
 import { takePage } from '../../platform/paging.ts';
-import { type Identifier, toServiceId } from '../../profile/identifier.ts';
+import { type Identifier, identifierText, toServiceId } from '../../profile/identifier.ts';
 import { isUuid } from '../../profile/values.ts';
-import { identifierText } from '../../store/dead-letters.ts';
+import { identifiersOf } from '../../resources/user-identifiers.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { selectDeadLettersOfUser } from '../../store/named-failures.ts';
-import type { NamedUntil } from '../../store/refused-of-users.ts';
 import type { HistorySubject } from '../../store/subscription-history.ts';
-import { MAX_MERGED, type MergedProfile, selectMerged, selectRenamed } from '../../store/timeline.ts';
+import { MAX_MERGED, selectMerged, selectRenamed } from '../../store/timeline.ts';
 import { inReadOnly } from '../../store/transactions.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, PageError, type PageServices, type Visit } from '../console.ts';
@@ -142,10 +141,13 @@ async function newGroupOf(
 function actions(viewer: Viewer, { workspace, id, pii }: Seen): Part {
   const path = `/users/${toServiceId(id)}`;
   const where = viewer.workspacesWith('users').length < 2 ? {} : { workspace: workspace.id };
+  const mayFollow = viewer.can('delivery', workspace.id);
   const mayTake = pii && viewer.can('export', workspace.id);
   const mayDelete = viewer.can('change', workspace.id);
-  if (!mayTake && !mayDelete) return undefined;
-  return html`<p class="actions">${mayTake && html`<a class="button" href="${pathWith(`${path}/export`, where)}">Export as JSON</a>`}
+  if (!mayFollow && !mayTake && !mayDelete) return undefined;
+  const requests = pathWith('/requests', { workspace: workspace.id, user: toServiceId(id) });
+  return html`<p class="actions">${mayFollow && html`<a class="button" href="${requests}">Requests</a>`}
+${mayTake && html`<a class="button" href="${pathWith(`${path}/export`, where)}">Export as JSON</a>`}
 ${mayDelete && html`<a class="button" href="${pathWith(`${path}/delete`, where)}">Delete…</a>`}</p>`;
 }
 
@@ -157,30 +159,6 @@ function namesOf(user: StoredUser): string[] {
     ...(user.user_aliases ?? []).slice(0, LIST_PAGE).map((user_alias) => ({ user_alias })),
   ];
   return [`u:${user.id}`, ...identifiers.map(identifierText)];
-}
-
-/** Maximum number of identifiers by which refused objects are looked up. */
-const MAX_IDENTIFIERS = 200;
-
-/** Returns the identifiers by which a refused object may have named the user, also before a merge or a new external id. */
-function identifiersOf(
-  user: StoredUser,
-  { merged, renamed }: { merged: MergedProfile[]; renamed: { externalId: string }[] },
-): NamedUntil[] {
-  const own: Identifier[] = [
-    { service_id: toServiceId(user.id) },
-    ...(user.external_id === null ? [] : [{ external_id: user.external_id }]),
-    ...(user.email === null ? [] : [{ email: user.email }]),
-    ...(user.phone === null ? [] : [{ phone: user.phone }]),
-    ...(user.user_aliases ?? []).slice(0, LIST_PAGE).map((user_alias) => ({ user_alias })),
-    ...renamed.slice(0, LIST_PAGE).map(({ externalId }) => ({ external_id: externalId })),
-  ];
-  const former = merged.flatMap(({ id, externalId, mergedAt }): NamedUntil[] => [
-    { identifier: { service_id: toServiceId(id) } },
-    // Another user may have the external id since.
-    ...(externalId === null ? [] : [{ identifier: { external_id: externalId }, until: mergedAt }]),
-  ]);
-  return [...former, ...own.map((identifier) => ({ identifier }))].slice(-MAX_IDENTIFIERS);
 }
 
 /** Returns the subjects whose state history is shown: the profile, and its current email address and phone number. */

@@ -8,13 +8,13 @@ import {
 } from '../../errors.ts';
 import type { AcceptedObject, TrackKind, TrackObject } from '../../jobs/envelope.ts';
 import type { LongStrings } from '../../profile/attribute-rule.ts';
+import { identifierText } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { type Refusal, refuse } from '../../profile/refusal.ts';
 import { asList } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
 import type { VendorRules } from '../../schemas/vendor-rules.ts';
-import { identifierText } from '../../store/dead-letters.ts';
 import type { Caller, Plan, QueuedOperation, RefusedRequest } from '../operation.ts';
 import { createAccept } from './accept.ts';
 import { errorCodeOf } from './error-codes.ts';
