@@ -72,7 +72,7 @@ test('requests list prints the latest requests with their counts, page by page',
   expect(await named(`--key ${uuidv7()}`)).toEqual([]);
 });
 
-test('requests list finds the requests of a user by an identifier, also of a user who does not exist', async () => {
+test('requests list finds the requests of a user by an identifier, also by an unknown one', async () => {
   const requestId = await recordApplied({ user_alias: { alias_label: 'crm', alias_name: 'grace' } });
   const named = async (filter: string) =>
     (await on.json(`requests list --workspace shop ${filter}`)).requests.map(

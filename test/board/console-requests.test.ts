@@ -99,7 +99,7 @@ describe('the requests of a user', () => {
     return { status, ids: [...text.matchAll(/\/requests\/([\da-f-]{36})/g)].map(([, id]) => id), text };
   };
 
-  test('are found by each identifier of the user, whichever of them the request named', async () => {
+  test('are found by each identifier of the user, also if the request named another one', async () => {
     const byId = await recordApplied(scene.key, { identifier: { external_id: 'user-1' } });
     const byEmail = await recordApplied(scene.key, { identifier: { email: 'ada@gmail.com' } });
     const ofGrace = await recordApplied(scene.key, { identifier: { external_id: 'grace' } });
@@ -165,7 +165,7 @@ describe('the requests of a user', () => {
     expect(found).toEqual([wanted]);
   });
 
-  test('are not found by viewers who may not see users, nor by an address without view_pii', async () => {
+  test('need the permission for users, and view_pii to be found by an address', async () => {
     await recordApplied(scene.key, { identifier: { email: 'ada@gmail.com' } });
     const arrive = async (...permissions: string[]) => {
       const appGroups = [{ workspace: scene.shop, permissions, teams: [] }];
