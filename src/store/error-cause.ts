@@ -68,7 +68,11 @@ const LOST = /connection terminated unexpectedly|server conn crashed/i;
 const UNREACHABLE = /connection terminated|timeout exceeded|read timeout|not queryable|connection error/i;
 
 /** Errors of Prisma that have a counterpart here: https://www.prisma.io/docs/orm/reference/error-reference */
-const PRISMA: Readonly<Record<string, Cause>> = { P2024: 'infrastructure', P2034: 'conflict' };
+const PRISMA: Readonly<Record<string, Cause>> = {
+  P2024: 'infrastructure',
+  P2028: 'infrastructure',
+  P2034: 'conflict',
+};
 
 interface AnyError {
   code?: unknown;
@@ -116,7 +120,7 @@ export function isPostgresUnavailable(error: unknown): boolean {
     const cause = causeOf(error);
     return cause === 'infrastructure' || cause === 'conflict' || cause === 'limit';
   }
-  if (typeof code === 'string' && (NETWORK.test(code) || code === 'P2024' || code === 'P2034')) return true;
+  if (typeof code === 'string' && (NETWORK.test(code) || Object.hasOwn(PRISMA, code))) return true;
   return UNREACHABLE.test(message) || HELD_UP.test(message);
 }
 

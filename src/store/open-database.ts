@@ -4,6 +4,9 @@ import { type Database, IDLE_TIMEOUT, openPool, type PoolOptions } from './datab
 import { ROW_CONNECTIONS } from './pool-sizes.ts';
 import { PATIENCE, PostgresClient } from './postgres-client.ts';
 
+/** Milliseconds for the statements of a transaction of Prisma, which can wait for locks. Prisma's default is 5 s. */
+const TRANSACTION_MS = 15_000;
+
 /**
  * Opens pool and Prisma client. Both connect with the first statement. In a file of its own, because Prisma
  * would be a tenth of the code that a worker loads and does not use.
@@ -14,6 +17,8 @@ export function openDatabase(url: string, size: number, options: PoolOptions = {
   const { patience = PATIENCE } = options;
   const pool = openPool(url, size, options);
   const prisma = new PrismaClient({
+    // By default, a transaction waits for a connection for only 2 s, which is shorter than a statement of the pool waits.
+    transactionOptions: { maxWait: patience.connection, timeout: TRANSACTION_MS },
     adapter: new PrismaPg({
       Client: PostgresClient,
       connectionString: url,

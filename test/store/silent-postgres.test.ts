@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { expect, inject, test } from 'vitest';
 import { openPool } from '../../src/store/database.ts';
-import { causeOf } from '../../src/store/error-cause.ts';
+import { causeOf, isPostgresUnavailable } from '../../src/store/error-cause.ts';
 import { exchangeArrivals, openFences } from '../../src/store/fences.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { startProxy } from '../setup/proxy.ts';
 
@@ -58,4 +59,16 @@ test('statements about fences fail within 5 s when Postgres stays silent', async
     Array(2).fill('infrastructure'),
   );
   await pool.end();
+});
+
+test('a Prisma transaction without a free connection counts as an unavailable Postgres', async () => {
+  const patience = { connection: 300 };
+  const database = openDatabase(inject('postgresUrl'), 1, { patience });
+  const { prisma } = database;
+  const error = await prisma.$transaction(() =>
+    prisma.$transaction(async () => {}).catch((failure: unknown) => failure),
+  );
+  expect(error).toMatchObject({ code: 'P2028' });
+  expect([isPostgresUnavailable(error), causeOf(error)]).toEqual([true, 'infrastructure']);
+  await database.stop();
 });
