@@ -29,10 +29,13 @@ const sqlTypes: Record<string, string> = {
   Bytes: 'bytea',
 };
 
-/** Exceptions that Prisma cannot express: lists that can be null, and a relation without a foreign key. */
+/** Exceptions that Prisma cannot express: lists that can be null, and relations without a foreign key. */
 const exceptions = {
   nullableLists: ['fleet_history.depth', 'fleet_history.oldest_seconds', 'segment_exports.attributes'],
-  relationsWithoutKey: ['segments (workspace_id) -> workspaces, NoAction'],
+  relationsWithoutKey: [
+    'imports (workspace_id) -> workspaces, NoAction',
+    'segments (workspace_id) -> workspaces, NoAction',
+  ],
 };
 
 const models = readPrismaSchema(readFileSync(path.join(packageRoot, 'prisma/schema.prisma'), 'utf8'));
