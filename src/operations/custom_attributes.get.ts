@@ -55,7 +55,7 @@ export function customAttributesGet(): DirectOperation {
 
     async handle({ workspaceId }, { query }, { database }) {
       const after = readCursor(query, PATH);
-      const rows = await listAttributeNames(database.pool, workspaceId, { after, limit: PAGE + 1 });
+      const rows = await listAttributeNames(database, workspaceId, { after, limit: PAGE + 1 });
       const { page, headers } = pageOf(
         PATH,
         rows.map(({ name, types }) => describe(name, namesOfTypes(types))),

@@ -1,5 +1,5 @@
 import { textArray, uuidArray } from './arrays.ts';
-import type { Connection, Pool } from './database.ts';
+import type { Connection, Database } from './database.ts';
 import { withCitusForm } from './one-workspace.ts';
 
 /** Maximum number of custom attribute names that are recorded per workspace. */
@@ -62,28 +62,20 @@ export async function recordAttributeNames(
   });
 }
 
-/** Reads a range of the primary key, up to the limit. */
-const listNamesStatement = `
-  select custom_attribute_names.name, custom_attribute_names.types
-  from custom_attribute_names
-  where custom_attribute_names.workspace_id = $1::uuid and custom_attribute_names.name > $2::text
-  order by custom_attribute_names.name
-  limit $3::integer`;
-
 /**
  * Lists names in alphabetical order.
  *
  * @param after last name of the previous page; empty for the first page
  */
-export async function listAttributeNames(
-  pool: Pool,
+export function listAttributeNames(
+  { prisma }: Pick<Database, 'prisma'>,
   workspaceId: string,
   { after, limit }: { after: string; limit: number },
 ): Promise<AttributeName[]> {
-  const { rows } = await pool.query<AttributeName>({
-    name: 'list-attribute-names',
-    text: listNamesStatement,
-    values: [workspaceId, after, limit],
+  return prisma.customAttributeName.findMany({
+    where: { workspaceId, name: { gt: after } },
+    orderBy: { name: 'asc' },
+    select: { name: true, types: true },
+    take: limit,
   });
-  return rows;
 }

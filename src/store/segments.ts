@@ -1,7 +1,10 @@
-import { MAX_UUID, newId } from '../platform/ids.ts';
+import type { Prisma } from '../generated/prisma/client.ts';
+import { nowDate } from '../platform/clock.ts';
+import { newId } from '../platform/ids.ts';
 import type { Definition } from '../profile/segment.ts';
-import { type Actor, type AuditAction, audited } from './audit.ts';
+import { type Actor, type AuditAction, auditedByPrisma } from './audit.ts';
 import type { Database, Pool } from './database.ts';
+import { sqlstateOf } from './error-cause.ts';
 import { conditionOf } from './segment-conditions.ts';
 
 /** A stored segment. */
@@ -88,7 +91,10 @@ const findStatement = `
   from segments
   where segments.id = $2::uuid and segments.workspace_id = $1::uuid and segments.archived_at is null`;
 
-/** Returns a segment of the workspace. Undefined if it does not exist or is archived. */
+/**
+ * Returns a segment of the workspace. Undefined if it does not exist or is archived. Sync calls this function and does
+ * not load the client.
+ */
 export async function findSegment(
   pool: Pick<Pool, 'query'>,
   workspaceId: string,
@@ -108,50 +114,28 @@ export interface ShownSegment extends Segment {
   archivedAt: Date | null;
 }
 
-const shownColumns = `
-    segments.id, segments.workspace_id as "workspaceId", segments.name, segments.purpose, segments.definition,
-    segments.created_at as "createdAt", segments.updated_at as "updatedAt", segments.archived_at as "archivedAt"`;
-
-/** Reads the end of the workspace's range of the primary key. */
-const listShownStatement = `
-  select ${shownColumns}
-  from segments
-  where segments.workspace_id = $1::uuid and segments.id < $2::uuid
-  order by segments.workspace_id desc, segments.id desc
-  limit $3::integer`;
-
 /** Returns a page of a workspace's segments including archived ones, newest first. */
 export async function listShownSegments(
-  pool: Pool,
+  { prisma }: Pick<Database, 'prisma'>,
   workspaceId: string,
-  { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
+  { before, limit }: { before?: string | undefined; limit: number },
 ): Promise<ShownSegment[]> {
-  const { rows } = await pool.query<ShownSegment>({
-    name: 'list-shown-segments',
-    text: listShownStatement,
-    values: [workspaceId, before, limit],
+  const rows = await prisma.segment.findMany({
+    where: { workspaceId, ...(before !== undefined && { id: { lt: before } }) },
+    orderBy: [{ workspaceId: 'desc' }, { id: 'desc' }],
+    take: limit,
   });
-  return rows;
+  return rows as unknown as ShownSegment[];
 }
-
-/** Reads by primary key, once per workspace. */
-const findShownStatement = `
-  select ${shownColumns}
-  from segments
-  where segments.workspace_id = any($1::uuid[]) and segments.id = $2::uuid`;
 
 /** Returns a segment of one of the workspaces, archived or not. */
 export async function findShownSegment(
-  pool: Pool,
+  { prisma }: Pick<Database, 'prisma'>,
   workspaceIds: readonly string[],
   id: string,
 ): Promise<ShownSegment | undefined> {
-  const { rows } = await pool.query<ShownSegment>({
-    name: 'find-shown-segment',
-    text: findShownStatement,
-    values: [workspaceIds, id],
-  });
-  return rows[0];
+  const row = await prisma.segment.findFirst({ where: { workspaceId: { in: [...workspaceIds] }, id } });
+  return (row as unknown as ShownSegment | null) ?? undefined;
 }
 
 /** Fields of a segment that users can edit. */
@@ -167,73 +151,78 @@ export interface SegmentWords {
  */
 type SegmentEnding = 'done' | 'taken' | 'gone';
 
-const createStatement = `
-  insert into segments (id, workspace_id, name, purpose, definition)
-  values ($1::uuid, $2::uuid, $3::text, $4::text, $5::jsonb)`;
-
-/** Updates by primary key. */
-const updateStatement = `
-  update segments set name = $3::text, purpose = $4::text, definition = $5::jsonb, updated_at = now()
-  where segments.id = $1::uuid and segments.workspace_id = $2::uuid and segments.archived_at is null`;
-
-/** Updates by primary key. The time of the first archiving is kept. */
-const archiveStatement = `
-  update segments set archived_at = now()
-  where segments.id = $1::uuid and segments.workspace_id = $2::uuid and segments.archived_at is null`;
-
 interface Change {
   id: string;
   workspaceId: string;
   action: AuditAction;
-  text: string;
-  values: unknown[];
-  detail: Record<string, string>;
+  /** Name of the segment after the change. */
+  name: string;
+  /** Returns the number of rows that it has changed. */
+  write(tx: Prisma.TransactionClient): Promise<number>;
 }
 
-async function change(pool: Pool, actor: Actor, one: Change): Promise<SegmentEnding> {
-  const { id, workspaceId, action, text, values, detail } = one;
+/** Commits a change and its audit entry in one transaction. */
+async function change(
+  { prisma }: Pick<Database, 'prisma'>,
+  actor: Actor,
+  { id, workspaceId, action, name, write }: Change,
+): Promise<SegmentEnding> {
   try {
-    return await audited<SegmentEnding>(pool, actor, async (tx) => {
-      const { rowCount } = await tx.query(text, [id, workspaceId, ...values]);
-      const entry = { action, subject: { kind: 'segment', id }, workspaceId, detail };
-      return rowCount === 0 ? { result: 'gone', entries: [] } : { result: 'done', entries: [entry] };
+    return await auditedByPrisma<SegmentEnding>(prisma, actor, async (tx) => {
+      if ((await write(tx)) === 0) return { result: 'gone', entries: [] };
+      const entry = { action, subject: { kind: 'segment', id }, workspaceId, detail: { name } };
+      return { result: 'done', entries: [entry] };
     });
   } catch (error) {
-    if ((error as { code?: string }).code === '23505') return 'taken';
+    if (sqlstateOf(error) === '23505') return 'taken';
     throw error;
   }
 }
 
-const valuesOf = ({ name, purpose, definition }: SegmentWords) => [name, purpose, JSON.stringify(definition)];
+const stored = ({ name, purpose, definition }: SegmentWords) => ({
+  ...{ name, purpose },
+  definition: definition as Prisma.InputJsonObject,
+});
 
 /** Creates a segment. @returns its id, or `taken` if another segment has the name */
 export async function createSegment(
-  pool: Pool,
+  database: Pick<Database, 'prisma'>,
   actor: Actor,
   { workspaceId, ...words }: SegmentWords & { workspaceId: string },
 ): Promise<{ id: string } | 'taken'> {
   const id = newId();
-  const audit = { action: 'segments.create' as const, detail: { name: words.name } };
-  const made = { id, workspaceId, ...audit, text: createStatement, values: valuesOf(words) };
-  return (await change(pool, actor, made)) === 'taken' ? 'taken' : { id };
+  async function write(tx: Prisma.TransactionClient): Promise<number> {
+    await tx.segment.create({ data: { id, workspaceId, ...stored(words) } });
+    return 1;
+  }
+  const made: Change = { id, workspaceId, action: 'segments.create', name: words.name, write };
+  return (await change(database, actor, made)) === 'taken' ? 'taken' : { id };
 }
 
 /** Updates name, purpose and filter of a segment that is not archived. */
 export function updateSegment(
-  pool: Pool,
+  database: Pick<Database, 'prisma'>,
   actor: Actor,
   { id, workspaceId, ...words }: SegmentWords & { id: string; workspaceId: string },
 ): Promise<SegmentEnding> {
-  const audit = { action: 'segments.update' as const, detail: { name: words.name } };
-  return change(pool, actor, { id, workspaceId, ...audit, text: updateStatement, values: valuesOf(words) });
+  async function write(tx: Prisma.TransactionClient): Promise<number> {
+    const where = { id, workspaceId, archivedAt: null };
+    return (await tx.segment.updateMany({ where, data: { ...stored(words), updatedAt: nowDate() } })).count;
+  }
+  return change(database, actor, { id, workspaceId, action: 'segments.update', name: words.name, write });
 }
 
-/** Archives a segment. It can no longer be used, and its name stays reserved. */
+/**
+ * Archives a segment. It can no longer be used, and its name stays reserved. The time of the first archiving is kept.
+ */
 export function archiveSegment(
-  pool: Pool,
+  database: Pick<Database, 'prisma'>,
   actor: Actor,
   { id, workspaceId, name }: { id: string; workspaceId: string; name: string },
 ): Promise<SegmentEnding> {
-  const audit = { action: 'segments.archive' as const, detail: { name } };
-  return change(pool, actor, { id, workspaceId, ...audit, text: archiveStatement, values: [] });
+  async function write(tx: Prisma.TransactionClient): Promise<number> {
+    const where = { id, workspaceId, archivedAt: null };
+    return (await tx.segment.updateMany({ where, data: { archivedAt: nowDate() } })).count;
+  }
+  return change(database, actor, { id, workspaceId, action: 'segments.archive', name, write });
 }

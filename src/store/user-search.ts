@@ -1,6 +1,6 @@
 import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { gramsOf, gramsOfWords, isSearchable, searchTextOf } from '../profile/search-text.ts';
-import type { Connection, Pool } from './database.ts';
+import type { Connection, Database, Pool } from './database.ts';
 import { leasesOf } from './leases.ts';
 import { withCitusForm } from './one-workspace.ts';
 import { type FoundUser, LAST_CHARACTER } from './profile-search.ts';
@@ -265,18 +265,13 @@ function toIndexed(workspaceId: string, user: ComparedUser): IndexedUser {
   return { workspaceId, id: user.id!, text, grams: gramsOf(workspaceId, text), source: user.source };
 }
 
-const readStateStatement = 'select user_search_pass.passes::float8 as passes from user_search_pass';
-
 /**
  * Whether the index has been filled once. Until then, a search by parts does not find all users. Users whom a batch had
  * locked in that pass follow in the next.
  */
-export async function isSearchFilled(pool: Pool): Promise<boolean> {
-  const { rows } = await pool.query<{ passes: number }>({
-    name: 'read-search-state',
-    text: readStateStatement,
-  });
-  return rows[0]!.passes > 0;
+export async function isSearchFilled({ prisma }: Pick<Database, 'prisma'>): Promise<boolean> {
+  const { passes } = await prisma.userSearchPass.findFirstOrThrow({ select: { passes: true } });
+  return passes > 0;
 }
 
 /** Conditions on users besides the text. An absent condition does not filter. */

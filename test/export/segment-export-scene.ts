@@ -67,7 +67,7 @@ export async function createScene() {
 
   async function segment(workspaceId: string, definition: Json): Promise<string> {
     const words = { name: newId(), purpose: '', definition: readDefinition(definition) };
-    const made = await createSegment(store.database.pool, actor, { workspaceId, ...words });
+    const made = await createSegment(store.database, actor, { workspaceId, ...words });
     return (made as { id: string }).id;
   }
 

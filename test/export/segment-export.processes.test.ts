@@ -1,7 +1,6 @@
 import { rmSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { commandLine } from '../../src/admin/installation.ts';
-import { createSegment } from '../../src/store/segments.ts';
+import { newId } from '../../src/platform/ids.ts';
 import { startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
@@ -22,10 +21,11 @@ test('an export whose process is killed is completed once by another, with its c
      from generate_series(1, $2::integer) as n`,
     [workspace.id, USERS],
   );
-  const made = await createSegment(pool as never, commandLine(), {
-    ...{ workspaceId: workspace.id, name: 'all', purpose: '', definition: { all: [] } },
-  });
-  const { id: segment_id } = made as { id: string };
+  const segment_id = newId();
+  await pool.query(
+    `insert into segments (workspace_id, id, name, definition) values ($1, $2, 'all', '{"all": []}')`,
+    [workspace.id, segment_id],
+  );
   const fields_to_export = ['external_id', 'custom_attributes'];
   const { status, body } = await send(fleet.edges[0]!.port, {
     path: '/users/export/segment',

@@ -141,7 +141,7 @@ describe('without a bucket', () => {
 
 /** Archives the segment, so that the next attempt fails, and expires its files. */
 async function failAndTidy(config: ReturnType<typeof settings>, segmentId: string, workspaceId: string) {
-  await archiveSegment(pool, actor, { workspaceId, id: segmentId, name: segmentId });
+  await archiveSegment(store.database, actor, { workspaceId, id: segmentId, name: segmentId });
   const failed = await working(config, () => ended(workspaceId));
   expect(failed).toMatchObject({ state: 'failed', lastError: 'the segment was archived' });
   await pool.query('update segment_exports set expires_at = $1 where expires_at is not null', [

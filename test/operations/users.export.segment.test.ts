@@ -58,7 +58,7 @@ describe('an export ends', () => {
   test('as failed with its reason when the segment is archived, or after five failed attempts', async () => {
     const gone = await segment(workspaceId, { all: [] });
     await send(exportOf(gone), settings());
-    await archiveSegment(pool, actor, { id: gone, workspaceId: workspaceId, name: '' });
+    await archiveSegment(scene.store.database, actor, { id: gone, workspaceId: workspaceId, name: '' });
     expect(await working(settings(), () => ended())).toMatchObject({
       ...{ state: 'failed', lastError: 'the segment was archived' },
     });

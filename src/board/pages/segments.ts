@@ -71,7 +71,7 @@ const list: Page<PageServices> = {
 async function listPage(visit: Visit<PageServices>, workspace: Workspace, shown: Shown = {}): Promise<Html> {
   const { services, viewer, workspaces, query } = visit;
   const before = isUuid(query('before')) ? query('before') : undefined;
-  const segments = await listShownSegments(services.database.pool, workspace.id, { before, limit: PAGE + 1 });
+  const segments = await listShownSegments(services.database, workspace.id, { before, limit: PAGE + 1 });
   const pii = viewer.can('pii', workspace.id);
   const { rows: listed, next } = takePage(segments, PAGE, ({ id }) => id);
   const rows = listed.map((one) => [
@@ -117,7 +117,7 @@ const make: Page<PageServices> = {
         if (field('action') !== 'create') throw new PageError(400, "'action' must be count or create.");
         if (!viewer.can('edit_segments', workspace.id)) throw lacking('edit_segments');
         const words = { workspaceId: workspace.id, ...readWords(visit) };
-        const made = await createSegment(services.database.pool, actor, words);
+        const made = await createSegment(services.database, actor, words);
         if (made === 'taken') throw new Refusal(TAKEN, 'name');
         return { to: pathWith(`/segments/${made.id}`, { workspace: workspace.id, done: 'named' }) };
       },
@@ -134,7 +134,7 @@ async function findOne(visit: Visit<PageServices>): Promise<{ segment: ShownSegm
     field('workspace') === '' ? await chosenWorkspace(visit) : await visit.findWorkspace(field('workspace'));
   const among = chosen ? [chosen] : workspaces;
   const ids = among.map((one) => one.id);
-  const segment = isUuid(id) ? await findShownSegment(services.database.pool, ids, id) : undefined;
+  const segment = isUuid(id) ? await findShownSegment(services.database, ids, id) : undefined;
   const workspace = among.find((one) => one.id === segment?.workspaceId);
   if (!segment || !workspace) throw new PageError(404, 'Segment not found in your workspaces.');
   return { segment, workspace };
@@ -209,7 +209,7 @@ const act: Page<PageServices> = {
             if (usesPersonalData(one.segment.definition) && !viewer.can('pii', workspaceId))
               throw lacking('pii');
             const words = { id, workspaceId, ...readWords(visit) };
-            const ending = await updateSegment(services.database.pool, actor, words);
+            const ending = await updateSegment(services.database, actor, words);
             if (ending === 'taken') throw new Refusal(TAKEN, 'name');
             return back(ending === 'done' ? 'changed' : 'as_before');
           }
@@ -217,7 +217,7 @@ const act: Page<PageServices> = {
             if (!viewer.can('archive_segments', workspaceId)) throw lacking('archive_segments');
             if (field('confirm').trim() !== 'archive')
               throw new Refusal('The text does not match archive.', 'confirm');
-            const ending = await archiveSegment(services.database.pool, actor, { id, workspaceId, name });
+            const ending = await archiveSegment(services.database, actor, { id, workspaceId, name });
             return back(ending === 'done' ? 'archived' : 'as_before');
           }
           default:

@@ -213,7 +213,7 @@ ${workspaceChoice(workspaces, chosen)}
 <div class="row">${filterFields(query)}</div></form>
 ${open.length < among.length && html`<p class="lead">Without the permission “view_pii” users are found by their external id in full, or by their service id; names and addresses are masked.</p>`}
 ${isByParts && open.length > MAX_WORKSPACES && html`<p class="banner warn">Choose a workspace to search by a part of a name or identifier. In more than ${MAX_WORKSPACES} workspaces, only whole identifiers and the start of an external id are searched.</p>`}
-${isByParts && !(await isSearchFilled(services.database.pool)) && html`<p class="banner warn">The index of names is still being filled, so parts of names and identifiers do not find all users yet. Whole identifiers do.</p>`}
+${isByParts && !(await isSearchFilled(services.database)) && html`<p class="banner warn">The index of names is still being filled, so parts of names and identifiers do not find all users yet. Whole identifiers do.</p>`}
 ${results(visit, { ...matches, text, isFiltered: Object.keys(filters).length > 0 })}`;
     return { title: 'Users', body };
   },

@@ -55,7 +55,6 @@ export const longReads: Record<string, string> = {
   'accounts.ts readPage: what one owner has in accounts':
     'a page in the order of the accounts; what contains a text has no index but a time limit',
   'attribute-names.ts countAttributeNames: what one owner has in custom_attribute_names': 'at most MAX_NAMES',
-  'attribute-names.ts listAttributeNames: a range of custom_attribute_names_pkey': 'as many as are wanted',
   'blocked-external-ids.ts blockIfDummies: what one owner has in blocked_external_ids': 'at most MAX_BLOCKED',
   'blocked-external-ids.ts findCrowdedProfiles: all of event_summaries_sample': 'holds one summary in 256',
   'blocked-external-ids.ts findCrowdedProfiles: all of purchase_summaries_sample': 'holds one summary in 256',

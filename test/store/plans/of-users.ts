@@ -10,11 +10,7 @@ import {
   insertAliases,
 } from '../../../src/store/alternate-identifiers.ts';
 import { changeStamp } from '../../../src/store/attribute-changes.ts';
-import {
-  countAttributeNames,
-  listAttributeNames,
-  recordAttributeNames,
-} from '../../../src/store/attribute-names.ts';
+import { countAttributeNames, recordAttributeNames } from '../../../src/store/attribute-names.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
 import {
@@ -36,15 +32,7 @@ import {
 import { findExported, newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
 import { insertProfiles, lockProfiles, updateProfiles } from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
-import {
-  archiveSegment,
-  createSegment,
-  evaluateUsers,
-  findSegment,
-  findShownSegment,
-  listShownSegments,
-  updateSegment,
-} from '../../../src/store/segments.ts';
+import { evaluateUsers, findSegment } from '../../../src/store/segments.ts';
 import {
   readActivity,
   readActivityKeys,
@@ -53,10 +41,8 @@ import {
   selectRenamed,
 } from '../../../src/store/timeline.ts';
 import { inSnapshot } from '../../../src/store/transactions.ts';
-import { indexUsers, isSearchFilled, listUsers, searchParts } from '../../../src/store/user-search.ts';
+import { indexUsers, listUsers, searchParts } from '../../../src/store/user-search.ts';
 import type { Asking } from './asking.ts';
-
-const tester = { kind: 'operator', name: 'ada', via: 'console' } as const;
 
 /** Profiles, their activity, and reports about them. */
 export const ofUsers: Asking = (store, { workspaceId, users }) => {
@@ -143,7 +129,6 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
       ),
     () => countAttributeNames(store, workspaceId),
     () => recordAttributeNames(store, [{ workspaceId, name: 'plan', types: 1 }], now),
-    () => listAttributeNames(store, workspaceId, { after: 'plan', limit: 51 }),
     () => upsertPushTokens(store, [{ ...token, profileId: id }], now),
     () =>
       recordEvents(
@@ -168,14 +153,6 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
       }),
     () => inSnapshot(store, 'place', async () => {}),
     () => findSegment(store, workspaceId, newId()),
-    () => listShownSegments(store, workspaceId, { limit: 50 }),
-    () => findShownSegment(store, [workspaceId], newId()),
-    () => createSegment(store, tester, { workspaceId, name: 'All', purpose: '', definition: { all: [] } }),
-    () =>
-      updateSegment(store, tester, {
-        ...{ id: newId(), workspaceId, name: 'Every', purpose: '', definition: { all: [] } },
-      }),
-    () => archiveSegment(store, tester, { id: newId(), workspaceId, name: 'All' }),
     () => listNames(store, workspaceId, { kind: 'event', limit: 250, offset: 250, after: '' }),
     () =>
       readSeries(store, workspaceId, {
@@ -225,7 +202,6 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () => searchUsers(store, [workspaceId], { search: { aliasName: 'alias2' }, limit: 50 }),
     () => newestUsers(store, [workspaceId], 25),
     () => indexUsers(store, { turn: 500 }),
-    () => isSearchFilled(store),
     () =>
       searchParts(store, {
         workspaceId,
