@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import type { Account as DashboardAccount } from '../generated/prisma/client.ts';
 import { now, nowDate } from '../platform/clock.ts';
 import type { Log } from '../platform/log.ts';
-import { type Actor, audited, auditIn, recordAudit } from '../store/audit.ts';
+import { type Actor, audited, auditedByPrisma, auditIn, recordAudit } from '../store/audit.ts';
 import { hashApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
 import { byNameOrId } from '../store/name-or-id.ts';
@@ -97,7 +97,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
     const { id, companyId, sessionEpoch: epoch } = account;
     const secret = newSecret();
     const endsAt = new Date(now() + LIFETIME_MS);
-    const session = await audited(pool, personOf(account, client), async (tx) => {
+    const session = await auditedByPrisma(prisma, personOf(account, client), async (tx) => {
       const result = await beginSession(tx, {
         ...{ accountId: id, companyId, epoch, secretHash: hashApiKey(secret), endsAt, ...client },
       });
@@ -167,7 +167,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
     leave(secret: string | undefined, user: string, { address }: Client): void {
       if (!isSecret(secret)) return;
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
-      audited(pool, actor, async (tx) => {
+      auditedByPrisma(prisma, actor, async (tx) => {
         return { result: undefined, entries: await leaveSession(tx, hashApiKey(secret)) };
       }).catch((error) =>
         log.warn(

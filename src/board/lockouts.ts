@@ -3,7 +3,7 @@ import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, poll } from '../platform/poll.ts';
 import { type AuditEntry, recordAudit } from '../store/audit.ts';
-import { type Connection, type Pool, storable } from '../store/database.ts';
+import { type Connection, type Database, storable } from '../store/database.ts';
 import { accountsByEmail } from '../store/sessions.ts';
 import { inTransaction } from '../store/transactions.ts';
 import type { Client } from './sessions.ts';
@@ -159,7 +159,7 @@ const addressOf = (name: string) => name.split('\0')[0]!;
  * number of entries. A name that matches no account is not written, because it may be a password.
  */
 export function createFailedSignIns(
-  pool: Pool,
+  database: Pick<Database, 'pool' | 'prisma'>,
   log: Log,
 ): Service & { note(name: string | undefined, client: Client, company?: string): void } {
   let byName = new Map<string, Failed>();
@@ -175,9 +175,9 @@ export function createFailedSignIns(
     byName = new Map();
     if (names.size === 0) return;
     try {
-      const accounts = await accountsByEmail(pool, [...new Set([...names.keys()].map(addressOf))]);
+      const accounts = await accountsByEmail(database, [...new Set([...names.keys()].map(addressOf))]);
       // Written in one transaction. If it fails, the counts are added to the next interval.
-      await inTransaction(pool, (tx) => write(tx, names, accounts));
+      await inTransaction(database.pool, (tx) => write(tx, names, accounts));
     } catch (error) {
       for (const [name, failed] of names) add(name, failed);
       log.warn({ err: error }, 'failed sign-ins were not written to the audit log; will retry');

@@ -115,7 +115,7 @@ export async function startBoard({
     read: services.fleet.read,
     isOutage: () => isOutage({ lacking, isReadOnly }, rejectsWrites),
   });
-  const failures = createFailedSignIns(database.pool, log);
+  const failures = createFailedSignIns(database, log);
   const live = createLive({ ...services, log });
   const app = createBoardApp({
     pages: createConsole(pages, services),

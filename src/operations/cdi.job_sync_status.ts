@@ -42,10 +42,10 @@ export function cdiJobSyncStatus(): DirectOperation {
       },
     },
 
-    async handle({ workspaceId }, { params, query }, { database: { pool } }) {
-      const id = await integrationIn(params, workspaceId, pool);
+    async handle({ workspaceId }, { params, query }, { database }) {
+      const id = await integrationIn(params, workspaceId, database);
       const path = `/cdi/integrations/${id}/job_sync_status`;
-      const page = await listRuns(pool, id, readPage(query, path));
+      const page = await listRuns(database.pool, id, readPage(query, path));
       const results = page.rows.map((row) => ({
         job_status: row.status,
         sync_start_time: row.startedAt,

@@ -25,10 +25,10 @@ export function cdiSync(): DirectOperation {
     refusals: ['invalidIntegrationId', 'integrationNotActive', 'unknownIntegration', 'syncInProgress'],
     example: { params: { integration_id: EXAMPLE_INTEGRATION }, reply: { message: 'success' } },
 
-    async handle({ workspaceId }, { params }, { database: { pool }, announceRun }) {
-      const integrationId = await integrationIn(params, workspaceId, pool);
+    async handle({ workspaceId }, { params }, { database, announceRun }) {
+      const integrationId = await integrationIn(params, workspaceId, database);
       const id = newId();
-      const started = await startRun(pool, { id, integrationId, askedBy: 'api' });
+      const started = await startRun(database.pool, { id, integrationId, askedBy: 'api' });
       if (started === 'in progress') throw new ApiError('syncInProgress');
       if (started === 'not active') throw new ApiError('integrationNotActive');
       // The integration was deleted after it was found.

@@ -3,7 +3,7 @@ import { type IntegrationKind, kinds, type SourceDefinition } from '../integrati
 import { nowDate } from '../platform/clock.ts';
 import { normalizeEmail } from '../profile/addresses.ts';
 import { isUuid } from '../profile/values.ts';
-import { type AuditEntry, audited } from '../store/audit.ts';
+import { type AuditEntry, auditedByPrisma } from '../store/audit.ts';
 import { deleteIfIdle, type SelectedIntegration, selectIntegrations } from '../store/integrations.ts';
 import { byNameOrId } from '../store/name-or-id.ts';
 import { change } from './change.ts';
@@ -430,7 +430,7 @@ export const integrations = describeResource<SelectedIntegration>({
       done: 'Deleted. Synced data stays.',
       async run({ database, actor }, { one }) {
         const { id, name: called, workspaceId } = one;
-        const isDeleted = await audited(database.pool, actor, async (tx) => {
+        const isDeleted = await auditedByPrisma(database.prisma, actor, async (tx) => {
           const result = await deleteIfIdle(tx, id);
           const entry = { subject: { kind: 'integration', id }, workspaceId, detail: { name: called } };
           return { result, entries: result ? [{ action: 'integrations.delete' as const, ...entry }] : [] };

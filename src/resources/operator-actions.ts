@@ -1,4 +1,4 @@
-import { type AuditEntry, audited } from '../store/audit.ts';
+import { type AuditEntry, audited, auditedByPrisma } from '../store/audit.ts';
 import { findLinkUser, type Revoked, revokeLinks } from '../store/preference-centers.ts';
 import { forgetProcesses, type NamedProcess, SILENT_SECONDS } from '../store/processes.ts';
 import { confirmLosses, listLosses } from '../store/queue-losses.ts';
@@ -22,11 +22,11 @@ export function forgetSilent({ database, actor }: Stores): Promise<NamedProcess[
  * Confirms a loss of the queue and all earlier ones, and returns how many were unconfirmed.
  * @throws {Refusal} if there is no such loss
  */
-export async function confirmLoss({ database: { pool }, actor }: Stores, number: number): Promise<number> {
-  const [latest] = await listLosses(pool, 1);
+export async function confirmLoss({ database, actor }: Stores, number: number): Promise<number> {
+  const [latest] = await listLosses(database.pool, 1);
   if (!latest || number > latest.id)
     throw new Refusal(`no loss has the number ${number}; see penstock queue losses`);
-  return audited(pool, actor, async (tx) => {
+  return auditedByPrisma(database.prisma, actor, async (tx) => {
     const result = await confirmLosses(tx, number);
     const subject = { kind: 'queue_loss', id: String(number) };
     return { result, entries: result === 0 ? [] : [{ action: 'queue.confirm_loss', subject }] };

@@ -153,7 +153,7 @@ export const workspaces = describeResource<ShownWorkspace>({
           'company',
         );
       const { shards = 1 } = (await readSpread(database.pool)) ?? {};
-      const shard = await emptiestShard(database.pool, shards);
+      const shard = await emptiestShard(database, shards);
       const one = await change(context, async (tx) => {
         const data = { id: newId(), companyId: company.id, name: called, shard };
         const result = await tx.workspace.create({ data, include });

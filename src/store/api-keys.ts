@@ -1,5 +1,5 @@
 import type { Prisma } from '../generated/prisma/client.ts';
-import { nowDate } from '../platform/clock.ts';
+import { now, nowDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { type Actor, auditIn } from './audit.ts';
 import { describeApiKey, newApiKey } from './credentials.ts';
@@ -140,13 +140,7 @@ export interface KeyUsage {
 /** Days for which usage is kept and can be shown. */
 const KEPT_DAYS = 400;
 
-/** Reads by primary key: one row per day and bucket. */
-const readKeyUsageStatement = `
-  select api_key_usage.day::text as day, api_key_usage.bucket, api_key_usage.requests, api_key_usage.refused
-  from api_key_usage
-  where api_key_usage.workspace_id = $1::uuid and api_key_usage.api_key_id = $2::uuid
-    and api_key_usage.day > (now() at time zone 'utc')::date - $3::integer
-  order by api_key_usage.day desc, api_key_usage.bucket`;
+const DAY_MS = 86_400_000;
 
 /**
  * Returns the requests of a key by day and bucket, latest day first.
@@ -154,12 +148,18 @@ const readKeyUsageStatement = `
  * @param days maximum number of days, including today
  */
 export async function readKeyUsage(
-  pool: Pool,
+  { prisma }: Pick<Database, 'prisma'>,
   { workspaceId, id }: Pick<ShownApiKey, 'workspaceId' | 'id'>,
   days: number,
 ): Promise<KeyUsage[]> {
-  const { rows } = await pool.query<KeyUsage>(readKeyUsageStatement, [workspaceId, id, days]);
-  return rows;
+  const rows = await prisma.apiKeyUsage.findMany({
+    where: { workspaceId, apiKeyId: id, day: { gt: new Date(now() - days * DAY_MS) } },
+    orderBy: [{ day: 'desc' }, { bucket: 'asc' }],
+  });
+  return rows.map(({ day, bucket, requests, refused }) => ({
+    ...{ day: day.toISOString().slice(0, 10), bucket },
+    ...{ requests: Number(requests), refused: Number(refused) },
+  }));
 }
 
 // Deletes by the index of days.

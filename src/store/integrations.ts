@@ -1,6 +1,7 @@
+import type { Prisma } from '../generated/prisma/client.ts';
 import { MAX_UUID } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { iso, type Pool } from './database.ts';
+import { type Database, iso, type Pool } from './database.ts';
 import { type KeysetPage, keyset, type Listed, listed } from './sync-lists.ts';
 
 /** An integration as shown to operators. Times are ISO 8601 in UTC. */
@@ -186,32 +187,22 @@ export async function listScheduled(pool: Pool): Promise<Scheduled[]> {
   return rows;
 }
 
-/** Reads by primary key. */
-const isIntegrationStatement = `
-  select from integrations
-  where integrations.id = $1::uuid
-    and integrations.workspace_id = $2::uuid`;
-
 /** Returns whether the workspace has the integration. */
-export async function isIntegration(pool: Pool, id: string, workspaceId: string): Promise<boolean> {
-  const { rowCount } = await pool.query({
-    name: 'is-integration',
-    text: isIntegrationStatement,
-    values: [id, workspaceId],
-  });
-  return rowCount === 1;
+export async function isIntegration(
+  { prisma }: Pick<Database, 'prisma'>,
+  id: string,
+  workspaceId: string,
+): Promise<boolean> {
+  const found = await prisma.integration.findUnique({ where: { id, workspaceId }, select: { id: true } });
+  return found !== null;
 }
 
-/** Also deletes its runs and their row errors. */
-const deleteIfIdleStatement = `
-  delete from integrations
-  where integrations.id = $1::uuid
-    and not exists (
-      select from sync_jobs
-      where sync_jobs.integration_id = integrations.id and sync_jobs.finished_at is null)`;
-
-/** Deletes an integration unless it has an unfinished run. @returns whether it was deleted */
-export async function deleteIfIdle(tx: Pick<Pool, 'query'>, id: string): Promise<boolean> {
-  const { rowCount } = await tx.query(deleteIfIdleStatement, [id]);
-  return rowCount === 1;
+/**
+ * Deletes an integration unless it has an unfinished run. Also deletes its runs and their row errors.
+ *
+ * @returns whether it was deleted
+ */
+export async function deleteIfIdle(tx: Prisma.TransactionClient, id: string): Promise<boolean> {
+  const { count } = await tx.integration.deleteMany({ where: { id, jobs: { none: { finishedAt: null } } } });
+  return count === 1;
 }

@@ -1,3 +1,5 @@
+import type { Prisma } from '../generated/prisma/client.ts';
+import { nowDate } from '../platform/clock.ts';
 import type { Pool } from './database.ts';
 import { type QueueLoss, SILENCE_MS } from './installation.ts';
 
@@ -70,21 +72,14 @@ export async function reportLoss(
   return rows[0] && rows[0].recorded > 0;
 }
 
-const confirm = `
-  update queue_losses
-     set confirmed_at = pg_catalog.statement_timestamp()
-   where queue_losses.id <= $1::integer
-     and queue_losses.confirmed_at is null
-  returning queue_losses.id`;
-
 /**
  * Confirms a loss and all earlier ones, which clears their alert.
  *
  * @returns the number of losses that were unconfirmed
  */
-export async function confirmLosses(pool: Pick<Pool, 'query'>, upTo: number): Promise<number> {
-  const { rowCount } = await pool.query(confirm, [upTo]);
-  return rowCount ?? 0;
+export async function confirmLosses(tx: Prisma.TransactionClient, upTo: number): Promise<number> {
+  const where = { id: { lte: upTo }, confirmedAt: null };
+  return (await tx.queueLoss.updateMany({ where, data: { confirmedAt: nowDate() } })).count;
 }
 
 const lostSince = `

@@ -1,4 +1,4 @@
-import type { Pool } from './database.ts';
+import type { Database, Pool } from './database.ts';
 
 /** Shard of a workspace, and how often it has moved. */
 export interface Home {
@@ -33,16 +33,10 @@ export async function recordHome(
   await pool.query({ name: 'record-home', text: move, values: [id, shard, moves] });
 }
 
-const count = `
-  select workspaces.shard, count(*)::integer as workspaces
-  from workspaces
-  group by workspaces.shard
-  order by workspaces.shard`;
-
 /** Returns the number of workspaces by shard. Shards without workspaces are omitted. */
-export async function countByShard(pool: Pick<Pool, 'query'>): Promise<Map<number, number>> {
-  const { rows } = await pool.query<{ shard: number; workspaces: number }>(count);
-  return new Map(rows.map(({ shard, workspaces }) => [shard, workspaces]));
+async function countByShard({ prisma }: Pick<Database, 'prisma'>): Promise<Map<number, number>> {
+  const rows = await prisma.workspace.groupBy({ by: 'shard', _count: true });
+  return new Map(rows.map(({ shard, _count }) => [shard, _count]));
 }
 
 const leave = `
@@ -68,9 +62,9 @@ export async function leaveShards(pool: Pick<Pool, 'query'>, shards: number): Pr
 }
 
 /** Returns the shard with the fewest workspaces; the first one if there are several. */
-export async function emptiestShard(pool: Pick<Pool, 'query'>, shards: number): Promise<number> {
+export async function emptiestShard(database: Pick<Database, 'prisma'>, shards: number): Promise<number> {
   if (shards === 1) return 0;
-  const counts = await countByShard(pool);
+  const counts = await countByShard(database);
   const all = Array.from({ length: shards }, (_, shard) => counts.get(shard) ?? 0);
   return all.indexOf(Math.min(...all));
 }

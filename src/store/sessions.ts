@@ -1,6 +1,8 @@
+import type { Prisma } from '../generated/prisma/client.ts';
+import { nowDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import type { AuditEntry } from './audit.ts';
-import type { Connection, Pool } from './database.ts';
+import type { Database, Pool } from './database.ts';
 
 /** Maximum number of sessions per account. The oldest ones are deleted. */
 const MAX_PER_ACCOUNT = 100;
@@ -19,38 +21,30 @@ interface NewSession {
 }
 
 /**
- * Updates by primary key. The account may have been deactivated, or its sessions ended, while the password
- * was verified.
- */
-const signInStatement = `
-  update accounts
-  set last_sign_in_at = now(), version = accounts.version + 1
-  where accounts.id = $1::uuid and accounts.active and accounts.session_epoch = $2::integer`;
-
-const insertSessionStatement = `
-  insert into sessions (id, secret_hash, company_id, account_id, epoch, ends_at, address, agent)
-  values ($1::uuid, $2::bytea, $3::uuid, $4::uuid, $5::integer, $6::timestamptz, $7::text, $8::text)`;
-
-/** Deletes all but the newest sessions by the index on the account. */
-const deleteOldestStatement = `
-  delete from sessions
-  where sessions.id in (
-    select old.id from sessions as old where old.account_id = $1::uuid order by old.id desc offset ${MAX_PER_ACCOUNT})`;
-
-/**
- * Signs an account in.
+ * Signs an account in. The account may have been deactivated, or its sessions ended, while the password was verified.
  *
  * @returns the session's id; undefined if the account was deleted, is inactive or was signed out
  */
-export async function beginSession(tx: Connection, session: NewSession): Promise<string | undefined> {
-  const { accountId, companyId, epoch, secretHash, endsAt, address, agent } = session;
-  const { rowCount } = await tx.query(signInStatement, [accountId, epoch]);
-  if (rowCount === 0) return undefined;
+export async function beginSession(
+  tx: Prisma.TransactionClient,
+  { epoch, secretHash, address, ...session }: NewSession,
+): Promise<string | undefined> {
+  const { accountId } = session;
+  const { count } = await tx.account.updateMany({
+    where: { id: accountId, active: true, sessionEpoch: epoch },
+    data: { lastSignInAt: nowDate(), version: { increment: 1 } },
+  });
+  if (count === 0) return undefined;
   const id = newId();
-  await tx.query(insertSessionStatement, [
-    ...[id, secretHash, companyId, accountId, epoch, endsAt, address ?? null, agent],
-  ]);
-  await tx.query(deleteOldestStatement, [accountId]);
+  const bytes = new Uint8Array(secretHash);
+  await tx.session.create({ data: { ...session, id, epoch, secretHash: bytes, address: address ?? null } });
+  const oldest = await tx.session.findMany({
+    where: { accountId },
+    orderBy: { id: 'desc' },
+    select: { id: true },
+    skip: MAX_PER_ACCOUNT,
+  });
+  if (oldest.length > 0) await tx.session.deleteMany({ where: { id: { in: oldest.map((one) => one.id) } } });
   return id;
 }
 
@@ -173,16 +167,15 @@ const entryOf = ({ id, accountId, companyId }: EndedSession): AuditEntry => ({
   detail: { session: id },
 });
 
-/** Deletes by the unique index on the hash. */
-const leaveSessionStatement = `
-  delete from sessions
-  where sessions.secret_hash = $1::bytea
-  returning sessions.id, sessions.account_id as "accountId", sessions.company_id as "companyId"`;
-
 /** Ends the session of a cookie when its user signs out. @returns the audit entry */
-export async function leaveSession(tx: Pick<Pool, 'query'>, secretHash: Buffer): Promise<AuditEntry[]> {
-  const { rows } = await tx.query<EndedSession>(leaveSessionStatement, [secretHash]);
-  return rows.map(entryOf);
+export async function leaveSession(tx: Prisma.TransactionClient, secretHash: Buffer): Promise<AuditEntry[]> {
+  const session = await tx.session.findUnique({
+    where: { secretHash: new Uint8Array(secretHash) },
+    select: { id: true, accountId: true, companyId: true },
+  });
+  if (!session) return [];
+  const { count } = await tx.session.deleteMany({ where: { id: session.id } });
+  return count === 0 ? [] : [entryOf(session)];
 }
 
 // Deletes by the index on the end.
@@ -195,20 +188,17 @@ export async function forgetSessions(pool: Pool): Promise<void> {
   await pool.query(forgetSessionsStatement);
 }
 
-/** Reads by the index of addresses. A user may have accounts in several companies. */
-const findByEmailStatement = `
-  select accounts.id, accounts.company_id as "companyId", accounts.email
-  from accounts
-  where accounts.email = any($1::text[])
-  limit 1000`;
+/** Maximum number of accounts that `accountsByEmail` returns. */
+const MAX_ACCOUNTS = 1000;
 
-/** Returns accounts by their addresses, in all companies. */
-export async function accountsByEmail(
-  pool: Pool,
+/** Returns accounts by their addresses, in all companies. A user may have accounts in several companies. */
+export function accountsByEmail(
+  { prisma }: Pick<Database, 'prisma'>,
   emails: readonly string[],
 ): Promise<{ id: string; companyId: string; email: string }[]> {
-  const { rows } = await pool.query<{ id: string; companyId: string; email: string }>(findByEmailStatement, [
-    emails,
-  ]);
-  return rows;
+  return prisma.account.findMany({
+    where: { email: { in: [...emails] } },
+    select: { id: true, companyId: true, email: true },
+    take: MAX_ACCOUNTS,
+  });
 }

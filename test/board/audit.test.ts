@@ -91,7 +91,7 @@ describe('the audit names actor and address of', () => {
 describe('failed sign-ins', () => {
   test('2,000 failed sign-ins add one entry per account and one for all unknown names', async () => {
     const { id, email } = await scene.people.arrive();
-    const failures = createFailedSignIns(pool(), log);
+    const failures = createFailedSignIns(scene.installation.database, log);
     const client = { address: '192.0.2.1', agent: 'a program' };
     for (let n = 0; n < 1000; n++) failures.note(email, client);
     for (let n = 0; n < 1000; n++) failures.note(`secret-${n}@nowhere.example`, client);
@@ -118,7 +118,7 @@ describe('failed sign-ins', () => {
 
 test('failed sign-ins that could not be written are added to the next entry', async () => {
   const { id, email } = await scene.people.arrive();
-  const failures = createFailedSignIns(pool(), log);
+  const failures = createFailedSignIns(scene.installation.database, log);
   const client = { address: '192.0.2.1', agent: 'a program' };
   failures.note(email, client);
   await scene.query('alter table audit add constraint full_disk check (false) not valid');
@@ -136,7 +136,7 @@ test('a failed sign-in by a provider is only recorded for the company of the pro
     await createAccount(pool() as never, DEFAULT_COMPANY, email),
     await createAccount(pool() as never, company, email),
   ];
-  const failures = createFailedSignIns(pool(), log);
+  const failures = createFailedSignIns(scene.installation.database, log);
   const client = { address: '192.0.2.1', agent: 'a program' };
   failures.note(email, client, company);
   failures.note(email, client, '');

@@ -214,14 +214,8 @@ describe('sessions', () => {
     secretHash: hashApiKey(uuidv7()),
   });
 
-  async function begin(...given: Parameters<typeof session>) {
-    const tx = await pool().connect();
-    try {
-      return await beginSession(tx, session(...given));
-    } finally {
-      tx.release();
-    }
-  }
+  const begin = (...given: Parameters<typeof session>) =>
+    scene.installation.database.prisma.$transaction((tx) => beginSession(tx, session(...given)));
 
   test('a user has at most 100 sessions, and further sign-ins end no session of another user', async () => {
     const [reader, neighbour] = [await scene.people.arrive(), await scene.people.arrive()];

@@ -12,6 +12,7 @@ import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { additionsOf } from '../../src/queue/loss.ts';
+import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { confirmLosses } from '../../src/store/queue-losses.ts';
 import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
@@ -21,12 +22,13 @@ const nothing = { requests: [], objects: [] };
 let databaseUrl: string;
 let redis: TestRedis;
 let pool: Pool;
+let prisma: Database['prisma'];
 let stopPool: () => Promise<void>;
 let left: (() => Promise<void>)[];
 beforeEach(async () => {
   databaseUrl = (await createDatabase()).url;
   redis = await startRedis();
-  ({ pool, stop: stopPool } = openDatabase(databaseUrl, 2));
+  ({ pool, prisma, stop: stopPool } = openDatabase(databaseUrl, 2));
   left = [];
 });
 afterEach(async () => {
@@ -243,7 +245,7 @@ test('a loss is reported until an operator confirms it', async () => {
   const { latest } = await worker.detectedLoss();
   const next = await open('web');
   await next.detectedLoss();
-  await confirmLosses(pool, latest);
+  await prisma.$transaction((tx) => confirmLosses(tx, latest));
   await waitUntil(() => !worker.installation.loss() && !next.installation.loss(), { what: 'silence' });
   expect(worker.errors).toHaveLength(1);
 });

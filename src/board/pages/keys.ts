@@ -12,7 +12,7 @@ const DAYS = 30;
 /** Additions to the pages of API keys: the requests of a key. */
 export const keyExtras: Extras<ShownApiKey> = {
   async section({ services }, key) {
-    const usage = await readKeyUsage(services.database.pool, key, DAYS);
+    const usage = await readKeyUsage(services.database, key, DAYS);
     return html`<h2>Requests</h2>
 <p class="lead">By bucket, as the limits count them. Web processes write their counts once a minute.</p>
 ${requests(usage)}`;

@@ -3,7 +3,7 @@ import { validate } from 'uuid';
 import { ApiError, errors } from '../../errors.ts';
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/compile.ts';
-import type { Pool } from '../../store/database.ts';
+import type { Database } from '../../store/database.ts';
 import { isIntegration } from '../../store/integrations.ts';
 import type { KeysetPage, Listed } from '../../store/sync-lists.ts';
 
@@ -68,12 +68,12 @@ export const EXAMPLE_INTEGRATION = '019c13ec-a2e2-71d4-8c53-2f6be1a90c77';
 export async function integrationIn(
   params: Record<string, string>,
   workspaceId: string,
-  pool: Pool,
+  database: Pick<Database, 'prisma'>,
 ): Promise<string> {
   const { integration_id: text = '' } = params;
   if (!validate(text)) throw new ApiError('invalidIntegrationId');
   const id = text.toLowerCase();
-  if (!(await isIntegration(pool, id, workspaceId))) throw new ApiError('unknownIntegration');
+  if (!(await isIntegration(database, id, workspaceId))) throw new ApiError('unknownIntegration');
   return id;
 }
 

@@ -1,6 +1,6 @@
 import { newId } from '../../../src/platform/ids.ts';
 import { type AccountCondition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
-import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/api-keys.ts';
+import { addKeyUsage, forgetKeyUsage } from '../../../src/store/api-keys.ts';
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
 import { findApiKeys, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
@@ -26,13 +26,7 @@ import {
   rememberQueue,
   setLanes,
 } from '../../../src/store/installation.ts';
-import {
-  deleteIfIdle,
-  isIntegration,
-  listIntegrations,
-  listScheduled,
-  selectIntegrations,
-} from '../../../src/store/integrations.ts';
+import { listIntegrations, listScheduled, selectIntegrations } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
 import {
   ensurePartitions,
@@ -50,16 +44,13 @@ import {
   markEnded,
   readEnds,
 } from '../../../src/store/processes.ts';
-import { confirmLosses, hasLostSince, listLosses, reportLoss } from '../../../src/store/queue-losses.ts';
-import { countByShard, findHomes, leaveShards, recordHome } from '../../../src/store/queue-shards.ts';
+import { hasLostSince, listLosses, reportLoss } from '../../../src/store/queue-losses.ts';
+import { findHomes, leaveShards, recordHome } from '../../../src/store/queue-shards.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/rate-limits.ts';
 import {
-  accountsByEmail,
-  beginSession,
   endSessions,
   findSession,
   forgetSessions,
-  leaveSession,
   listSessions,
   touchSession,
 } from '../../../src/store/sessions.ts';
@@ -90,9 +81,6 @@ const conditions: AccountCondition[] = [
 
 const actor = { kind: 'operator', name: 'ada', via: 'console' } as const;
 const entry = { action: 'users.export', subject: { kind: 'user', id: newId() } } as const;
-const session = {
-  ...{ epoch: 0, secretHash: Buffer.alloc(32), endsAt: new Date(), address: undefined, agent: 'Firefox' },
-};
 const gift = { appGroups: [], workspaceId: newId(), detail: {} };
 const searches = [
   {},
@@ -117,7 +105,6 @@ export const ofWorkspaces: Asking = (
   () => reportLoss(store, 1, { found: 'empty', mark: 'mark', additions: 1, highestSeen: 2, by: 'web' }),
   () =>
     reportLoss(store, 1, { shard: 1, found: 'empty', mark: 'mark', additions: 1, highestSeen: 2, by: 'web' }),
-  () => confirmLosses(store, 1),
   () => listLosses(store, 1),
   () => presentMembers(store),
   () => forgetMembers(store),
@@ -144,7 +131,6 @@ export const ofWorkspaces: Asking = (
   () => readSpread(store),
   () => findHomes(store, [workspaceId]),
   () => recordHome(store, workspaceId, { shard: 1, moves: 1 }),
-  () => countByShard(store),
   () => leaveShards(store, 1),
   () => lockLanes(store),
   () => setLanes(store, 2),
@@ -169,14 +155,12 @@ export const ofWorkspaces: Asking = (
       limit: 100,
       skip: 1,
     }),
-  () => isIntegration(store, integrationId, workspaceId),
   ...(['older', 'newer'] as const).map(
     (direction) => () => listIntegrations(store, workspaceId, { direction, from: integrationId, size: 10 }),
   ),
   () => listScheduled(store),
   () => selectIntegrations(store, { limit: 10 }),
   () => selectIntegrations(store, { workspaceId, name: 'integration2', limit: 10 }),
-  () => deleteIfIdle(store, integrationId),
   () => audited(store, actor, async () => ({ result: 0, entries: [entry] })),
   ...searches.map((search) => () => searchAudit(store, { ...search, limit: 50 })),
   () => searchAudit(store, { companyId, limit: 50 }),
@@ -184,7 +168,6 @@ export const ofWorkspaces: Asking = (
   () => searchAudit(store, { companyId, actor: 'who1@x.com', action: 'users.delete', limit: 50 }),
   () => searchAudit(store, { companyId, action: 'users.delete', before: newId(), limit: 50 }),
   () => forgetAudit(store, 365),
-  () => beginSession(store, { ...session, accountId, companyId }),
   () => findSession(store, keyHash),
   () => touchSession(store, newId(), { address: '127.0.0.1', agent: 'Firefox' }),
   () => listSessions(store, { accountId }, { limit: 50 }),
@@ -192,7 +175,6 @@ export const ofWorkspaces: Asking = (
   () => listSessions(store, {}, { limit: 50 }),
   () => endSessions(store, [newId()], { companyId }),
   () => forgetSessions(store),
-  () => leaveSession(store, keyHash),
   () => deleteTeam(store, actor, { id: teamId, companyId }),
   () => deletePermissionSet(store, actor, { id: setId, companyId }),
   ...[{ team: teamId }, { permissionSet: setId }].map(
@@ -200,7 +182,5 @@ export const ofWorkspaces: Asking = (
       grantGroups(store, actor, { ...gift, gives, account: { id: accountId, companyId, version: 1 } }),
   ),
   () => addKeyUsage(store, [{ workspaceId, apiKeyId: newId(), bucket: 'default', requests: 1, refused: 0 }]),
-  () => readKeyUsage(store, { workspaceId, id: newId() }, 30),
   () => forgetKeyUsage(store),
-  () => accountsByEmail(store, ['who1@x.com']),
 ];
