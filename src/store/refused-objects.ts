@@ -1,6 +1,6 @@
 import type { Json } from '../profile/json.ts';
 import { integerArray, jsonArray, textArray, timeArray, uuidArray } from './arrays.ts';
-import type { Pool } from './database.ts';
+import type { Database, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 import { withCitusForm } from './one-workspace.ts';
 
@@ -126,28 +126,20 @@ export async function addRefusedRequests(pool: Pool, requests: readonly RefusedR
   });
 }
 
-/** Reads by primary key. */
-const findRefusedRequestStatement = `
-  select refused_requests.workspace_id as "workspaceId", refused_requests.request_id as "requestId",
-    refused_requests.api_key_id as "keyId", refused_requests.operation, refused_requests.accepted,
-    refused_requests.rejected, refused_requests.objects
-  from refused_requests
-  where refused_requests.workspace_id = $1::uuid and refused_requests.request_id = $2::uuid`;
-
 /**
  * Returns the refused objects of a request. Undefined if it had none, or if the request is no longer stored.
  */
 export async function findRefusedRequest(
-  pool: Pool,
+  { prisma }: Pick<Database, 'prisma'>,
   workspaceId: string,
   requestId: string,
 ): Promise<RefusedRequest | undefined> {
-  const { rows } = await pool.query<RefusedRequest>({
-    name: 'find-refused-request',
-    text: findRefusedRequestStatement,
-    values: [workspaceId, requestId],
+  const row = await prisma.refusedRequest.findUnique({
+    where: { workspaceId_requestId: { workspaceId, requestId } },
   });
-  return rows[0];
+  if (!row) return undefined;
+  const { apiKeyId: keyId, objects, ...rest } = row;
+  return { ...rest, keyId, objects: objects as unknown as ListedRefusal[] };
 }
 
 const listedColumns = `
@@ -325,32 +317,26 @@ async function sumUp<Sum extends KeySum>(
 /** Hours of one cause that a page shows. */
 const SHOWN_HOURS = 100;
 
-/** Reads the end of the primary key: one row per hour. */
-const listHoursStatement = `
-  select refused_objects.hour, refused_objects.objects::float8 as objects,
-    refused_objects.last_request_id as "lastRequestId", refused_objects.sample_request_id as "sampleRequestId",
-    refused_objects.sample
-  from refused_objects
-  where refused_objects.workspace_id = $1::uuid and refused_objects.reason = $2::text
-    and refused_objects.operation = $3::text and refused_objects.input_array = $4::text
-    and refused_objects.field = $5::text and refused_objects.api_key_id = $6::uuid
-  order by refused_objects.hour desc
-  limit ${SHOWN_HOURS}`;
-
 /** Refused objects of one cause in one hour. */
 export type RefusedHour = Pick<RefusedGroup, 'hour' | 'objects' | 'lastRequestId' | 'sampleRequestId'> & {
   sample: Json | null;
 };
 
 /** Returns the hours of one cause, latest first. */
-export async function listRefusedHours(pool: Pool, name: RefusalName): Promise<RefusedHour[]> {
-  const { workspaceId, reason, operation, inputArray, field, keyId } = name;
-  const { rows } = await pool.query<RefusedHour>({
-    name: 'list-refused-hours',
-    text: listHoursStatement,
-    values: [workspaceId, reason, operation, inputArray, field, keyId],
+export async function listRefusedHours(
+  { prisma }: Pick<Database, 'prisma'>,
+  { workspaceId, reason, operation, inputArray, field, keyId }: RefusalName,
+): Promise<RefusedHour[]> {
+  const rows = await prisma.refusedObject.findMany({
+    where: { workspaceId, reason, operation, inputArray, field, apiKeyId: keyId },
+    orderBy: { hour: 'desc' },
+    select: { hour: true, objects: true, lastRequestId: true, sampleRequestId: true, sample: true },
+    take: SHOWN_HOURS,
   });
-  return rows;
+  return rows.map(({ objects, sample, ...row }) => ({
+    ...{ ...row, objects: Number(objects) },
+    sample: sample as Json | null,
+  }));
 }
 
 /** Maximum number of rows that a count of the whole installation adds up. */

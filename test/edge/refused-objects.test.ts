@@ -3,7 +3,8 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { createEdgeMetrics } from '../../src/edge/metrics.ts';
 import { RefusedObjects, type RefusedObjectsOf, refusalLimits } from '../../src/edge/refused-objects.ts';
 import { newId } from '../../src/platform/ids.ts';
-import type { Pool } from '../../src/store/database.ts';
+import type { Database, Pool } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import {
   countRefused,
   findRefusedRequest,
@@ -13,11 +14,13 @@ import {
 } from '../../src/store/refused-objects.ts';
 import { createStore, silent } from '../workers/batch.ts';
 
+let database: Database;
 let pool: Pool;
 beforeAll(async () => {
-  ({ pool } = await createStore());
+  database = openDatabase((await createStore()).url, 4);
+  ({ pool } = database);
 });
-afterAll(() => pool.end());
+afterAll(() => database.stop());
 
 /** A new workspace for each test. */
 let workspaceId: string;
@@ -69,7 +72,7 @@ test('refused objects are counted by cause, with the last request and one masked
   const name = { ...cause, field: 'name', objects: 3, lastRequestId: last.requestId };
   const time = { ...cause, field: 'time', objects: 1, lastRequestId: first.requestId };
   expect(await causesOf()).toEqual([name, time]);
-  expect(await listRefusedHours(pool, name)).toEqual([
+  expect(await listRefusedHours(database, name)).toEqual([
     {
       hour: expect.any(Date),
       ...{ objects: 3, lastRequestId: last.requestId, sampleRequestId: first.requestId },
@@ -100,7 +103,7 @@ test('the first 300 refused objects of a request are found by its id', async () 
   const large = request({ rejected });
   refused.note(large);
   await refused.stop();
-  const refusedRequest = await findRefusedRequest(pool, workspaceId, large.requestId);
+  const refusedRequest = await findRefusedRequest(database, workspaceId, large.requestId);
   expect(refusedRequest).toMatchObject({
     rejected: 400,
     operation: 'users.track',
@@ -113,7 +116,7 @@ test('the first 300 refused objects of a request are found by its id', async () 
     reason: 'required',
     field: 'name',
   });
-  expect(await findRefusedRequest(pool, newId(), large.requestId)).toBeUndefined();
+  expect(await findRefusedRequest(database, newId(), large.requestId)).toBeUndefined();
 });
 
 test('causes above the limit of a reason and hour share one group, and all are counted', async () => {
@@ -141,7 +144,7 @@ test('requests above the limit of an hour are not kept, except those that open a
   for (const one of [...requests, opening]) refused.note(one);
   await refused.stop();
   const kept = await Promise.all(
-    [...requests, opening].map(({ requestId }) => findRefusedRequest(pool, workspaceId, requestId)),
+    [...requests, opening].map(({ requestId }) => findRefusedRequest(database, workspaceId, requestId)),
   );
   expect(kept.map((one) => one !== undefined)).toEqual([true, true, false, false, true]);
 });
@@ -172,7 +175,7 @@ test('refused objects that Postgres did not store are written later, once', asyn
   await refused.stop();
   expect(await causesOf()).toMatchObject([{ objects: 2, lastRequestId: requests[1]!.requestId }]);
   for (const { requestId } of requests)
-    expect(await findRefusedRequest(pool, workspaceId, requestId)).toBeDefined();
+    expect(await findRefusedRequest(database, workspaceId, requestId)).toBeDefined();
   expect(await value('penstock_refused_objects_dropped_total')).toBe(0);
 });
 
@@ -234,7 +237,7 @@ test('refused objects and their requests are removed after 30 days, and no soone
   await refused.stop();
   await forgetRefusedObjects(pool);
   const kept = await Promise.all(
-    requests.map(({ requestId }) => findRefusedRequest(pool, workspaceId, requestId)),
+    requests.map(({ requestId }) => findRefusedRequest(database, workspaceId, requestId)),
   );
   expect(kept.map((one) => one !== undefined)).toEqual([false, false, true, true]);
   const { rows } = await pool.query('select hour from refused_objects where workspace_id = $1', [

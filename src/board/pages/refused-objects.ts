@@ -64,7 +64,7 @@ const show: Page<PageServices> = {
     const { services, viewer, query } = visit;
     const workspace = await chosenWorkspace(visit);
     const cause = workspace && causeIn(visit, workspace);
-    const hours = cause ? await listRefusedHours(services.database.pool, cause) : [];
+    const hours = cause ? await listRefusedHours(services.database, cause) : [];
     if (!workspace || !cause || hours.length === 0)
       throw new PageError(404, 'No refused object with this cause is kept in your workspaces.');
     const keys = await namesOfKeys(services, { workspaceIds: [workspace.id], keyIds: [cause.keyId] });

@@ -110,10 +110,11 @@ type Parts = Map<string, Part>;
  * the stored ones. Undefined if nothing was found
  */
 export async function followRequest(
-  { database: { pool }, waiting }: Pick<Resources, 'database' | 'waiting'>,
+  { database, waiting }: Pick<Resources, 'database' | 'waiting'>,
   workspaceId: string,
   requestId: string,
 ): Promise<FollowedRequest | undefined> {
+  const { pool } = database;
   const parts: Parts = new Map();
   await readLedger();
   if (missing(parts) !== 0) {
@@ -127,7 +128,7 @@ export async function followRequest(
     await readLedger();
   }
   const deadLetters = await selectByRequest(pool, workspaceId, requestId);
-  const kept = await findRefusedRequest(pool, workspaceId, requestId);
+  const kept = await findRefusedRequest(database, workspaceId, requestId);
   if (parts.size === 0 && deadLetters.length === 0 && !kept) return undefined;
   const [keyId = kept?.keyId] = [...parts.values()].flatMap(({ trace }) => trace.key_id ?? []);
   return {
