@@ -92,10 +92,10 @@ export const exports = describeResource<ShownExport>({
     sentence: 'List the exports requested with POST /users/export/segment, newest first, with their errors.',
     example: 'segments exports --workspace default',
   },
-  async list({ database: { pool } }, { owners = [], before, limit }) {
+  async list({ database }, { owners = [], before, limit }) {
     const [workspaceId] = owners;
     if (workspaceId === undefined) return [];
-    const rows = await listExports(pool, workspaceId, { before, limit });
+    const rows = await listExports(database, workspaceId, { before, limit });
     return rows.map((one) => ({ ...one, workspaceId }));
   },
   find: async () => undefined,

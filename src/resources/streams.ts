@@ -71,7 +71,7 @@ async function change(
     const { changed, detail } = await work(tx);
     return { result: detail, entries: changed ? [entryOf(verb, one, { name: one.name, ...detail })] : [] };
   });
-  const updated = await findDestination(database.pool, [one.workspaceId], one.id);
+  const updated = await findDestination(database, [one.workspaceId], one.id);
   return { ...(updated && { one: updated }), ...(more && { more }) };
 }
 
@@ -104,7 +104,7 @@ async function test(context: Context, one: DestinationRow): Promise<void> {
 
 /** @throws {Refusal} if the destination does not accept an empty batch */
 async function sendEmpty({ database, config }: Context, one: DestinationRow): Promise<void> {
-  const secret = await readDestinationSecret(database.pool, one);
+  const secret = await readDestinationSecret(database, one);
   try {
     const destination = openDestination({ ...one, secret }, openingBy(config, integrationKeys(config)));
     const { signal } = new AbortController();
@@ -211,7 +211,7 @@ export const streams = describeResource<DestinationRow>({
     const ordered = newestFirst ? ownStreams.reverse() : ownStreams;
     return ordered.filter(({ id }) => id > after && (before === undefined || id < before)).slice(0, limit);
   },
-  find: ({ database }, id, owners) => findDestination(database.pool, owners ?? [], id),
+  find: ({ database }, id, owners) => findDestination(database, owners ?? [], id),
   nameOf: (one) => one.name,
   ownerOf: ({ workspaceId }) => workspaceId,
   naming: {
@@ -262,7 +262,7 @@ export const streams = describeResource<DestinationRow>({
           throw new Refusal(`a workspace can have at most ${MAX_DESTINATIONS} streams; remove one first`);
         return { result: undefined, entries: [entryOf('streams.create', made, detail)] };
       }).catch(refuseTaken(`this workspace already has a stream with the name '${called}'`, 'name'));
-      const one = await findDestination(database.pool, [owner.id], id);
+      const one = await findDestination(database, [owner.id], id);
       return {
         ...(one && { one }),
         secret: newSecret === undefined ? undefined : { name: 'secret', value: newSecret },

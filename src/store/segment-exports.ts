@@ -1,6 +1,5 @@
-import { MAX_UUID } from '../platform/ids.ts';
-import type { Pool } from './database.ts';
-import { withCitusForm } from './one-workspace.ts';
+import type { Prisma } from '../generated/prisma/client.ts';
+import type { Database, Pool } from './database.ts';
 
 /** Maximum number of open exports per workspace. */
 export const MAX_OPEN_EXPORTS = 100;
@@ -130,32 +129,36 @@ export interface ShownExport extends ExportCounts {
   expiresAt: Date | null;
 }
 
-/** Reads the end of the workspace's range of the primary key. Ids follow the times of the requests. */
-const listStatement = withCitusForm(`
-  select
-    segment_exports.id::text, segment_exports.segment_id::text as "segmentId",
-    coalesce(segments.name, segment_exports.segment_id::text) as "segmentName",
-    segment_exports.object_prefix as "objectPrefix", segment_exports.state, segment_exports.callback,
-    segment_exports.users::double precision, segment_exports.files, segment_exports.bytes::double precision,
-    segment_exports.last_error as "lastError", segment_exports.requested_at as "requestedAt",
-    segment_exports.ended_at as "endedAt", segment_exports.told_at as "toldAt",
-    segment_exports.expires_at as "expiresAt"
-  from segment_exports
-  left join segments
-    on segments.workspace_id = segment_exports.workspace_id and segments.id = segment_exports.segment_id
-  where segment_exports.workspace_id = $1::uuid and segment_exports.id < $2::uuid
-  order by segment_exports.workspace_id desc, segment_exports.id desc
-  limit $3::integer`);
+/** Columns that the console shows. */
+const shownColumns = {
+  ...{ id: true, segmentId: true, objectPrefix: true, state: true, callback: true, lastError: true },
+  ...{ users: true, files: true, bytes: true },
+  ...{ requestedAt: true, endedAt: true, toldAt: true, expiresAt: true },
+} satisfies Prisma.SegmentExportSelect;
 
-/** Returns exports of a workspace, newest first. */
+/** Returns exports of a workspace, newest first. Ids follow the times of the requests. */
 export async function listExports(
-  pool: Pool,
+  { prisma }: Pick<Database, 'prisma'>,
   workspaceId: string,
-  { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
+  { before, limit }: { before?: string | undefined; limit: number },
 ): Promise<ShownExport[]> {
-  const values = [workspaceId, before, limit];
-  const { rows } = await pool.query<ShownExport>({ name: 'list-exports', text: listStatement, values });
-  return rows;
+  const rows = await prisma.segmentExport.findMany({
+    where: { workspaceId, ...(before !== undefined && { id: { lt: before } }) },
+    orderBy: [{ workspaceId: 'desc' }, { id: 'desc' }],
+    select: shownColumns,
+    take: limit,
+  });
+  const ids = [...new Set(rows.map(({ segmentId }) => segmentId))];
+  const segments = await prisma.segment.findMany({
+    where: { workspaceId, id: { in: ids } },
+    select: { id: true, name: true },
+  });
+  const names = new Map(segments.map(({ id, name }) => [id, name]));
+  return rows.map(({ state, users, bytes, ...row }) => ({
+    ...{ ...row, state: state as Download['state'] },
+    segmentName: names.get(row.segmentId) ?? row.segmentId,
+    ...{ users: Number(users), bytes: Number(bytes) },
+  }));
 }
 
 /** Reads by the index on the expiry. */

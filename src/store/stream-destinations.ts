@@ -1,4 +1,4 @@
-import type { Connection, Pool } from './database.ts';
+import type { Connection, Database, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 import { destinationLeases } from './stream-leases.ts';
 
@@ -181,41 +181,31 @@ export async function listDestinations(
   return rows;
 }
 
-/** Reads by primary key, once per workspace. */
-const ownerStatement = `
-  select stream_destinations.workspace_id::text as owner
-  from stream_destinations
-  where stream_destinations.workspace_id = any($1::uuid[]) and stream_destinations.id = $2::uuid`;
-
 /** A destination of one of the workspaces. */
 export async function findDestination(
-  pool: Pool,
+  { pool, prisma }: Pick<Database, 'pool' | 'prisma'>,
   workspaceIds: readonly string[],
   id: string,
 ): Promise<DestinationRow | undefined> {
-  const { rows } = await pool.query<{ owner: string }>({
-    name: 'find-destination-owner',
-    text: ownerStatement,
-    values: [workspaceIds, id],
+  const owner = await prisma.streamDestination.findFirst({
+    where: { workspaceId: { in: [...workspaceIds] }, id },
+    select: { workspaceId: true },
   });
-  if (!rows[0]) return undefined;
-  const all = await listDestinations(pool, { workspaceId: rows[0].owner, limit: MAX_DESTINATIONS });
+  if (!owner) return undefined;
+  const all = await listDestinations(pool, { workspaceId: owner.workspaceId, limit: MAX_DESTINATIONS });
   return all.find((one) => one.id === id);
 }
 
-const readSecretStatement = `
-  select stream_destinations.secret
-  from stream_destinations
-  where stream_destinations.workspace_id = $1::uuid and stream_destinations.id = $2::uuid`;
-
 /** Returns the secret as it is stored, encrypted. */
 export async function readDestinationSecret(
-  pool: Pool,
+  { prisma }: Pick<Database, 'prisma'>,
   { workspaceId, id }: { workspaceId: string; id: string },
 ): Promise<Buffer | null> {
-  const values = [workspaceId, id];
-  const { rows } = await pool.query({ name: 'read-destination-secret', text: readSecretStatement, values });
-  return rows[0]?.secret ?? null;
+  const row = await prisma.streamDestination.findUnique({
+    where: { workspaceId_id: { workspaceId, id } },
+    select: { secret: true },
+  });
+  return row?.secret ? Buffer.from(row.secret) : null;
 }
 
 const setStateStatement = `

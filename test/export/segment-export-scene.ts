@@ -102,8 +102,7 @@ export async function createScene() {
     )) as Answer;
   }
 
-  const shown = (workspaceId = store.workspaceId) =>
-    listExports(store.database.pool, workspaceId, { limit: 10 });
+  const shown = (workspaceId = store.workspaceId) => listExports(store.database, workspaceId, { limit: 10 });
 
   const ended = (workspaceId?: string) =>
     waitUntil(

@@ -210,7 +210,7 @@ interface ExportsOptions {
 async function exports({ workspace, limit, after, json }: ExportsOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: workspaceId } = await findWorkspace(database, workspace);
-    const listed = await listExports(database.pool, workspaceId, { before: after, limit: limit + 1 });
+    const listed = await listExports(database, workspaceId, { before: after, limit: limit + 1 });
     const { rows: shown, next } = takePage(listed, limit, ({ id }) => id);
     const rows = shown.map((one) => rowOfColumns(described, { ...one, workspaceId }));
     printPage(json, 'exports', { rows, next });

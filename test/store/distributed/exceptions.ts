@@ -66,7 +66,6 @@ export const exceptions: Record<string, string> = {
   'segment-exports.ts listExpired: segment_exports': WORK,
   'segment-exports.ts listFailedExports: segment_exports': LISTED,
   'segment-exports.ts listFailedExports: segments': LISTED,
-  'stream-destinations.ts findDestination: stream_destinations': LISTED,
   'stream-destinations.ts createDestination: stream_log': PLACE,
   'stream-destinations.ts listDestinations: stream_destinations': LISTED,
   'stream-destinations.ts listDestinations: stream_log': LISTED,

@@ -111,7 +111,6 @@ export const longReads: Record<string, string> = {
   'segment-exports.ts listFailedExports: a range of segment_exports_pkey':
     'later exports of the segments that failed, for people',
   'segment-exports.ts listExpired: a range of segment_exports_expiry': OLD,
-  'segment-exports.ts listExports: a range of segment_exports_pkey': PAGE,
   'segment-exports.ts requestSegmentExport: what one owner has in segment_exports': OPEN,
   'sessions.ts forgetSessions: a range of sessions_end': OLD,
   'sessions.ts listSessions: a range of sessions_company': PAGE,
