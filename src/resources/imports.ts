@@ -39,8 +39,8 @@ export const imports: Resource<ListedImport> = describeResource<ListedImport>({
     },
   ],
   listing: { sentence: 'List the imports, oldest first.', example: 'import list --workspace default --json' },
-  list: ({ database: { pool } }, page) => listOfOwners(page, (part) => listImports(pool, part)),
-  find: async ({ database: { pool } }, id) => (await listImports(pool, { id, limit: 1 }))[0],
+  list: ({ database }, page) => listOfOwners(page, (part) => listImports(database, part)),
+  find: async ({ database }, id) => (await listImports(database, { id, limit: 1 }))[0],
   nameOf: ({ file }) => file,
   ownerOf: ({ workspaceId }) => workspaceId,
   naming: readById('import'),
@@ -59,9 +59,9 @@ export const imports: Resource<ListedImport> = describeResource<ListedImport>({
       isDanger: true,
       confirm: ({ file }: ListedImport) => file,
       done: 'The record was deleted.',
-      async run({ database: { pool }, actor }, { one }) {
-        const dropped = await withImportLock(pool, one, async () => {
-          await dropImport(pool, one, actor);
+      async run({ database, actor }, { one }) {
+        const dropped = await withImportLock(database.pool, one, async () => {
+          await dropImport(database, one, actor);
           return true;
         });
         if (!dropped)

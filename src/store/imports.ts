@@ -1,6 +1,6 @@
 import type { Json } from '../profile/json.ts';
-import { type Actor, audited } from './audit.ts';
-import type { Pool } from './database.ts';
+import { type Actor, audited, auditedByPrisma } from './audit.ts';
+import type { Database, Pool } from './database.ts';
 import { type Lease, withAdvisoryLock } from './leases.ts';
 import { readApplied } from './ledger.ts';
 import { STAGED_DAYS, type StagedEnvelopes } from './staged-envelopes.ts';
@@ -231,27 +231,6 @@ export interface ListedImport extends Omit<ImportProgress, 'refusedBytes'> {
   finishedAt: Date | null;
 }
 
-/** Scans the table, which is small because operators start imports by hand. */
-const listImportsStatement = (order: 'asc' | 'desc') => `
-  select
-    imports.id,
-    workspaces.name as workspace,
-    imports.workspace_id as "workspaceId",
-    imports.key,
-    imports.file,
-    imports.rows_done::float8 as rows,
-    imports.accepted::float8 as accepted,
-    imports.refused::float8 as refused,
-    imports.started_at as "startedAt",
-    imports.finished_at as "finishedAt"
-  from imports
-  join workspaces on workspaces.id = imports.workspace_id
-  where ($1::uuid is null or imports.workspace_id = $1)
-    and ($2::uuid is null or imports.id ${order === 'asc' ? '>' : '<'} $2)
-    and ($3::uuid is null or imports.id = $3)
-  order by imports.id ${order}
-  limit $4`;
-
 interface WantedImports {
   workspaceId?: string | undefined;
   id?: string | undefined;
@@ -265,37 +244,40 @@ interface WantedImports {
 
 /** Returns a page of imports, oldest first unless `newestFirst` is set, or the import with a given id. */
 export async function listImports(
-  pool: Pool,
+  { prisma }: Pick<Database, 'prisma'>,
   { workspaceId, after, before, newestFirst = false, id, limit }: WantedImports,
 ): Promise<ListedImport[]> {
-  const { rows } = await pool.query<ListedImport>({
-    name: newestFirst ? 'list-newest-imports' : 'list-imports',
-    text: listImportsStatement(newestFirst ? 'desc' : 'asc'),
-    values: [workspaceId ?? null, (newestFirst ? before : after) ?? null, id ?? null, limit],
+  const from = newestFirst ? before : after;
+  const range = from !== undefined && { [newestFirst ? 'lt' : 'gt']: from };
+  const rows = await prisma.import.findMany({
+    where: {
+      ...(workspaceId !== undefined && { workspaceId }),
+      id: { ...range, ...(id !== undefined && { equals: id }) },
+    },
+    orderBy: { id: newestFirst ? 'desc' : 'asc' },
+    select: {
+      ...{ id: true, workspace: { select: { name: true } }, workspaceId: true, key: true, file: true },
+      ...{ rowsDone: true, accepted: true, refused: true, startedAt: true, finishedAt: true },
+    },
+    take: limit,
   });
-  return rows;
+  return rows.map(({ workspace, key, rowsDone, accepted, refused, ...row }) => ({
+    ...{ ...row, workspace: workspace.name, key: Buffer.from(key) },
+    ...{ rows: Number(rowsDone), accepted: Number(accepted), refused: Number(refused) },
+  }));
 }
 
-/** Deletes by primary key. */
-const dropImportStatement = `
-  delete from imports where imports.workspace_id = $1::uuid and imports.key = $2::bytea`;
-
 /** Deletes an import and its outbox. The same file then starts again from its first row. */
-export async function dropImport(pool: Pool, dropped: ListedImport, actor: Actor): Promise<void> {
-  const { workspaceId, key, id, file, rows } = dropped;
-  await audited(pool, actor, async (tx) => {
-    const { rowCount } = await tx.query({
-      name: 'drop-import',
-      text: dropImportStatement,
-      values: [workspaceId, key],
-    });
-    const entry = {
-      action: 'imports.drop',
-      workspaceId,
-      subject: { kind: 'import', id },
-      detail: { file, rows },
-    } as const;
-    return { result: undefined, entries: rowCount === 1 ? [entry] : [] };
+export async function dropImport(
+  { prisma }: Pick<Database, 'prisma'>,
+  { workspaceId, key, id, file, rows }: ListedImport,
+  actor: Actor,
+): Promise<void> {
+  await auditedByPrisma(prisma, actor, async (tx) => {
+    const { count } = await tx.import.deleteMany({ where: { workspaceId, key: new Uint8Array(key) } });
+    const subject = { kind: 'import', id };
+    const entry = { action: 'imports.drop' as const, workspaceId, subject, detail: { file, rows } };
+    return { result: undefined, entries: count === 1 ? [entry] : [] };
   });
 }
 

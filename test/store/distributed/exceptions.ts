@@ -36,7 +36,6 @@ export const exceptions: Record<string, string> = {
   'fences.ts exchangeArrivals: ledger': LEDGER,
   'idempotency-keys.ts forgetKeys: idempotency_keys': UPKEEP,
   'imports.ts eraseStaleRows: imports': UPKEEP,
-  'imports.ts listImports: imports': LISTED,
   'imports.ts listStoppedImports: imports': LISTED,
   'suppression-lists.ts forgetInvalidNumbers: invalid_phone_numbers': UPKEEP,
   'ledger.ts claimEnvelopes: stream_destinations': LEDGER,

@@ -1,11 +1,9 @@
 import { newId } from '../../../src/platform/ids.ts';
 import {
-  dropImport,
   eraseStaleRows,
   findImport,
   finishImport,
   insertImport,
-  listImports,
   listStoppedImports,
   stageEnvelopes,
   withImportLock,
@@ -78,13 +76,6 @@ export const ofSyncs: Asking = (
     () => stageEnvelopes(store, key, step),
     () => finishImport(store, key, 0),
     () => withImportLock(store, key, async () => {}),
-    () => listImports(store, { workspaceId, after: begun.id, limit: 10 }),
-    () =>
-      dropImport(
-        store,
-        { ...begun, ...step.progress, workspace: '', startedAt: new Date(), finishedAt: null },
-        { kind: 'operator', name: 'ada', via: 'command_line' },
-      ),
     () => startRun(store, { id: newId(), integrationId, askedBy: 'api' }),
     () => findRun(store, runId),
     () => findUnfinishedRuns(store),
