@@ -3,7 +3,6 @@ import { searchedPhone } from '../profile/addresses.ts';
 import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import { invalid } from '../profile/refusal.ts';
-import { toIso } from '../profile/time.ts';
 import {
   type InvalidNumbersPage,
   type InvalidReason,
@@ -81,7 +80,7 @@ export const smsInvalidPhoneNumbers = (): DirectOperation => ({
   },
 
   async handle({ workspaceId }, { query }, { database }) {
-    const rows = await listInvalidNumbers(database.pool, workspaceId, readPage(query));
+    const rows = await listInvalidNumbers(database, workspaceId, readPage(query));
     const sms = rows.map(({ phone: number, detectedAt, reason }) => ({
       ...{ phone: number, invalid_detected_at: detectedAt, reason },
     }));
@@ -96,12 +95,10 @@ export const smsInvalidPhoneNumbers = (): DirectOperation => ({
 function readPage(query: Record<string, Json>): InvalidNumbersPage {
   const phones = isGiven(query.phone_numbers) ? readNumbers(listOf(query.phone_numbers)) : undefined;
   const { start, end } = readDays(query, phones === undefined ? "'phone_numbers'" : undefined);
-  const bounded = phones === undefined;
   const { reason } = query;
   return {
     ...(phones !== undefined && { phones }),
-    from: bounded ? toIso(start!) : '-infinity',
-    to: bounded ? toIso(end!) : 'infinity',
+    ...(phones === undefined && { from: new Date(start!), to: new Date(end!) }),
     ...(isGiven(reason) && { reason: reason as InvalidReason }),
     limit: readWholeNumber(query, 'limit', { from: 1, to: MAX_LIMIT, otherwise: DEFAULT_LIMIT }),
     offset: readOffset(query),

@@ -1,5 +1,5 @@
 import { NIL_UUID } from '../platform/ids.ts';
-import { type Connection, iso, type Pool } from './database.ts';
+import type { Connection, Database, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 import { withCitusForm } from './one-workspace.ts';
 
@@ -105,46 +105,34 @@ export type InvalidReason = (typeof invalidReasons)[number];
 export interface InvalidNumbersPage {
   /** Numbers in E.164. Absent: all. */
   phones?: string[];
-  /** ISO 8601 or infinite; the end is excluded. */
-  from: string;
-  to: string;
+  /** Times of the entries; the end is excluded. Absent: unlimited. */
+  from?: Date;
+  to?: Date;
   /** Reason of the entries; any reason if absent. */
   reason?: InvalidReason;
   limit: number;
   offset: number;
 }
 
-/** Reads by invalid_phone_numbers_detected, in its order; given numbers by primary key. */
-const listStatement = (named: boolean) => `
-  select
-    invalid_phone_numbers.phone,
-    ${iso('invalid_phone_numbers.detected_at')} as "detectedAt",
-    invalid_phone_numbers.reason
-  from invalid_phone_numbers
-  where invalid_phone_numbers.workspace_id = $1::uuid
-    and invalid_phone_numbers.detected_at >= $2::timestamptz
-    and invalid_phone_numbers.detected_at < $3::timestamptz
-    and ($4::text is null or invalid_phone_numbers.reason = $4)
-    ${named ? 'and invalid_phone_numbers.phone = any($7::text[])' : ''}
-  order by invalid_phone_numbers.detected_at desc, invalid_phone_numbers.phone desc
-  limit $5
-  offset $6`;
-
-const listed = listStatement(false);
-const listedByName = listStatement(true);
-
 /** Returns a page of the invalid numbers, latest first. `detectedAt` is ISO 8601 in UTC. */
 export async function listInvalidNumbers(
-  pool: Pool,
+  { prisma }: Pick<Database, 'prisma'>,
   workspaceId: string,
   { phones, from, to, reason, limit, offset }: InvalidNumbersPage,
 ): Promise<{ phone: string; detectedAt: string; reason: InvalidReason }[]> {
-  const { rows } = await pool.query<{ phone: string; detectedAt: string; reason: InvalidReason }>({
-    name: phones ? 'list-named-invalid-numbers' : 'list-invalid-numbers',
-    text: phones ? listedByName : listed,
-    values: [workspaceId, from, to, reason ?? null, limit, offset, ...(phones ? [phones] : [])],
+  const rows = await prisma.invalidPhoneNumber.findMany({
+    where: {
+      ...{ workspaceId, ...(phones && { phone: { in: phones } }), ...(reason && { reason }) },
+      detectedAt: { ...(from && { gte: from }), ...(to && { lt: to }) },
+    },
+    orderBy: [{ detectedAt: 'desc' }, { phone: 'desc' }],
+    take: limit,
+    skip: offset,
   });
-  return rows;
+  return rows.map((row) => ({
+    ...{ phone: row.phone, detectedAt: row.detectedAt.toISOString() },
+    reason: row.reason as InvalidReason,
+  }));
 }
 
 /** Upserts in primary key order. A number that is marked again gets the new reason and keeps its time. */

@@ -83,7 +83,6 @@ export const longReads: Record<string, string> = {
   'audit-list.ts forgetAudit: a range of audit_pkey': OLD,
   'audit-list.ts searchAudit: a range of audit_pkey': 'as many as one search looks through',
   'audit-list.ts searchAudit: all of audit_pkey': 'as many as one search looks through, from its end',
-  'suppression-lists.ts listInvalidNumbers: a range of invalid_phone_numbers_detected': PAGE,
   'partitions.ts ownersIn: all of events_pkey': 'its first entry',
   'partitions.ts ownersIn: what one owner has in events': 'the first of the next owner',
   'refused-objects.ts countRefused: a range of refused_objects_sample': 'two hours, at most MAX_COUNTED rows',

@@ -25,7 +25,6 @@ import { removeProfiles } from '../../../src/store/profiles.ts';
 import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
 import {
   forgetInvalidNumbers,
-  listInvalidNumbers,
   markInvalidNumbers,
   removeInvalidNumbers,
 } from '../../../src/store/suppression-lists.ts';
@@ -74,17 +73,6 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
       ),
     () => recordDeletes(store, keys, now),
     () => removeProfiles(store, keys),
-    () =>
-      listInvalidNumbers(store, workspaceId, {
-        from: '2020-01-01T00:00:00Z',
-        to: 'infinity',
-        limit: 100,
-        offset: 0,
-      }),
-    () =>
-      listInvalidNumbers(store, workspaceId, {
-        ...{ phones: ['+44202'], from: '-infinity', to: 'infinity', limit: 100, offset: 0 },
-      }),
     () => markInvalidNumbers(store, workspaceId, { phones: ['+44202'], reason: 'deactivated' }),
     () => removeInvalidNumbers(store, workspaceId, ['+44202']),
     () =>
