@@ -1,6 +1,6 @@
 import { normalizePhone } from '../profile/addresses.ts';
 import { setPolicy } from '../store/archive-files.ts';
-import { type AuditEntry, audited } from '../store/audit.ts';
+import { type AuditEntry, audited, auditedByPrisma } from '../store/audit.ts';
 import { type InvalidReason, invalidReasons, markInvalidNumbers } from '../store/suppression-lists.ts';
 import { choice, listOf, text, withDefault } from './fields.ts';
 import { InvalidValue } from './refusal.ts';
@@ -44,7 +44,7 @@ export const setRetention = creation({
     const { id, name } = owner;
     const { months } = values.months;
     const kept = months === undefined ? 'default' : (months ?? 'forever');
-    await audited(database.pool, actor, async (tx) => {
+    await auditedByPrisma(database.prisma, actor, async (tx) => {
       await setPolicy(tx, id, months);
       const subject = { kind: 'workspace', id };
       const entry: AuditEntry = {

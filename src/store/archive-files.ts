@@ -1,3 +1,5 @@
+import type { Prisma } from '../generated/prisma/client.ts';
+import { nowDate } from '../platform/clock.ts';
 import { NIL_UUID } from '../platform/ids.ts';
 import type { Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
@@ -256,22 +258,20 @@ export async function summarizeRetention(
   return rows;
 }
 
-const setPolicyStatement = `
-  insert into retention_policies (workspace_id, months, updated_at) values ($1::uuid, $2::integer, now())
-  on conflict (workspace_id) do update set months = excluded.months, updated_at = excluded.updated_at`;
-
-const dropPolicyStatement = 'delete from retention_policies where retention_policies.workspace_id = $1::uuid';
-
 /**
  * Sets or removes a workspace's own retention.
  *
  * @param months null: no limit; undefined: use the default of the installation
  */
 export async function setPolicy(
-  tx: Pick<Pool, 'query'>,
+  tx: Pick<Prisma.TransactionClient, 'retentionPolicy'>,
   workspaceId: string,
   months: number | null | undefined,
 ): Promise<void> {
-  if (months === undefined) await tx.query({ text: dropPolicyStatement, values: [workspaceId] });
-  else await tx.query({ text: setPolicyStatement, values: [workspaceId, months] });
+  const where = { workspaceId };
+  if (months === undefined) await tx.retentionPolicy.deleteMany({ where });
+  else {
+    const update = { months, updatedAt: nowDate() };
+    await tx.retentionPolicy.upsert({ where, create: { workspaceId, ...update }, update });
+  }
 }

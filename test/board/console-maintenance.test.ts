@@ -15,10 +15,10 @@ const path = `/workspaces/${workspaceId}`;
 
 beforeAll(async () => {
   installation = await createInstallation('redis', { env: { ARCHIVE_URL: temporaryFolder('archive-') } });
-  const { prisma, pool } = installation.database;
+  const { prisma } = installation.database;
   const company = await prisma.company.findFirstOrThrow();
   await prisma.workspace.create({ data: { id: workspaceId, name: 'atelier', companyId: company.id } });
-  await setPolicy(pool, workspaceId, 12);
+  await setPolicy(prisma, workspaceId, 12);
   operator = createVisitor(await installation.startBoard());
   await operator.signIn();
 });

@@ -5,7 +5,6 @@ import type { ObjectStore } from '../../src/object-store/object-store.ts';
 import { planRetention } from '../../src/retention/plan.ts';
 import { eraseDeleted, planErasures } from '../../src/retention/restore.ts';
 import { runRetention } from '../../src/retention/run.ts';
-import { setPolicy } from '../../src/store/archive-files.ts';
 import { detachPartition } from '../../src/store/partitions.ts';
 import { findDeleted } from '../../src/store/retention.ts';
 import { merge, remove } from '../identity/objects.ts';
@@ -87,7 +86,7 @@ test('a failure is cleared once its month is kept', async () => {
   await fill(1);
   const put = () => Promise.reject(new Error('no'));
   expect(await runRetention(withStore({ ...store, put }), 'archive')).toMatchObject({ failed: 2 });
-  await setPolicy(at.pool, at.workspaceId, null);
+  await at.setPolicy(at.workspaceId, null);
   await runRetention(withStore(store), 'archive');
   expect(await failures()).toEqual([]);
 });

@@ -6,7 +6,6 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { ObjectStore } from '../../src/object-store/object-store.ts';
 import { eraseDeleted } from '../../src/retention/restore.ts';
 import { runRetention } from '../../src/retention/run.ts';
-import { setPolicy } from '../../src/store/archive-files.ts';
 import { readPeaks } from '../../tools/bench/peak-memory.ts';
 import { remove } from '../identity/objects.ts';
 import { leaveBehind, temporaryFolder } from '../setup/left-behind.ts';
@@ -175,7 +174,7 @@ test('a run that is killed while it waits for the lock of a detach leaves all ro
 test('a run killed while it deletes row by row is finished by the next one, and archived once', async () => {
   await fill(700);
   await fill(1, { of: other, from: 900 });
-  await setPolicy(at.pool, other, null);
+  await at.setPolicy(other, null);
   const before = await content();
   // The row is in the second page of five hundred.
   await killAt(`delete on events for each row when ((old.properties->>'n')::integer = 600)`, ['run']);

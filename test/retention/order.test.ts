@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { archiveMonth } from '../../src/retention/archive.ts';
 import { runRetention } from '../../src/retention/run.ts';
-import { setPolicy } from '../../src/store/archive-files.ts';
 import * as at from './scene.ts';
 import { begin, content, dying, end, fill, inFolder, nextMonth, other, restore, withStore } from './scene.ts';
 
@@ -28,7 +27,7 @@ test('users with interleaved rows are archived completely, in key order across f
 test('a run continues after the files of an earlier release, which were ordered by id', async () => {
   const store = await inFolder();
   for (const owner of ['ada', 'cyd']) await fill(5, { owner, from: owner === 'ada' ? 0 : 10 });
-  await setPolicy(at.pool, other, null);
+  await at.setPolicy(other, null);
   await fill(1, { of: other, from: 500 });
   const { workspaceId } = at;
   const days = { workspaceId, kind: 'events', month: at.month } as const;

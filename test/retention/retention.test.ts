@@ -8,7 +8,6 @@ import { planRetention } from '../../src/retention/plan.ts';
 import { eraseDeleted } from '../../src/retention/restore.ts';
 import { runRetention } from '../../src/retention/run.ts';
 import { recountSeries } from '../../src/store/activity-series.ts';
-import { setPolicy } from '../../src/store/archive-files.ts';
 import { detachPartition } from '../../src/store/partitions.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { merge, remove } from '../identity/objects.ts';
@@ -72,7 +71,7 @@ test('a month that another workspace keeps is removed row by row, without the ro
   const store = await inFolder();
   await fill(30);
   await fill(5, { of: other, from: 100 });
-  await setPolicy(at.pool, other, null);
+  await at.setPolicy(other, null);
   const kept = await content(other);
   expect(await runRetention(withStore(store), 'archive')).toEqual({
     months: 2,
@@ -82,7 +81,7 @@ test('a month that another workspace keeps is removed row by row, without the ro
     failed: 0,
   });
   expect([await content(), await content(other)]).toEqual([[], kept]);
-  await setPolicy(at.pool, other, undefined);
+  await at.setPolicy(other, undefined);
   expect((await planRetention(withStore(store))).due).toEqual([]);
   expect((await planRetention(withStore(store, { months: 1 }))).due).toHaveLength(2);
   expect(await runRetention(withStore(store, { months: 1 }), 'archive')).toMatchObject({
@@ -171,7 +170,7 @@ test('a file that was changed in the archive is reported by name, and the rows s
   });
   await fill(5);
   await fill(1, { of: other, from: 50 });
-  await setPolicy(at.pool, other, null);
+  await at.setPolicy(other, null);
   await runRetention(withStore(store), 'archive');
   const file = readdirSync(folder, { recursive: true, encoding: 'utf8' }).find((name) =>
     /events-.*parquet$/.test(name),

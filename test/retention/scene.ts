@@ -4,7 +4,6 @@ import { openObjectStore } from '../../src/object-store/open-object-store.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import type { Retention } from '../../src/retention/files.ts';
 import { restoreMonth } from '../../src/retention/restore.ts';
-import { setPolicy } from '../../src/store/archive-files.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { openRetentionPool } from '../../src/store/retention.ts';
 import { createScene, has, type Scene } from '../identity/scene.ts';
@@ -43,8 +42,8 @@ export async function nextMonth(): Promise<void> {
   year += 1;
   month = `${year}-03`;
   await pool.query('select ensure_month_partitions($1::timestamptz, 0)', [`${month}-01T00:00:00Z`]);
-  await setPolicy(pool, workspaceId, 12);
-  await setPolicy(pool, other, 12);
+  await setPolicy(workspaceId, 12);
+  await setPolicy(other, 12);
   // Each test has its own archive.
   for (const table of [
     'archive_files',
@@ -54,6 +53,13 @@ export async function nextMonth(): Promise<void> {
     'purchases',
   ])
     await pool.query(`delete from ${table}`);
+}
+
+/** Sets the retention of a workspace; undefined removes it. */
+export async function setPolicy(of: string, months: number | null | undefined): Promise<void> {
+  await pool.query('delete from retention_policies where workspace_id = $1', [of]);
+  if (months === undefined) return;
+  await pool.query('insert into retention_policies (workspace_id, months) values ($1, $2)', [of, months]);
 }
 
 export const inFolder = (folder = temporaryFolder('penstock-archive-')) =>

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { runRetention } from '../../src/retention/run.ts';
 import { recountSeries } from '../../src/store/activity-series.ts';
-import { setPolicy } from '../../src/store/archive-files.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
 import { forgetKeys } from '../../src/store/idempotency-keys.ts';
 import { forgetEnvelopes } from '../../src/store/ledger.ts';
@@ -204,7 +203,11 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     async function run(year: number, keeping: TestWorkspace[]) {
       await pool.query('select ensure_month_partitions($1::timestamptz, 0)', [`${year}-03-01T00:00:00Z`]);
       for (const workspace of owners()) {
-        await setPolicy(pool, workspace.id, keeping.includes(workspace) ? null : 12);
+        await pool.query(
+          `insert into retention_policies (workspace_id, months) values ($1, $2)
+           on conflict (workspace_id) do update set months = excluded.months`,
+          [workspace.id, keeping.includes(workspace) ? null : 12],
+        );
         await fill(workspace, `${year}-03-02T00:00:00Z`);
       }
       const store = await inFolder();

@@ -5,7 +5,6 @@ import {
   listFiles,
   removeFile,
   setFileState,
-  setPolicy,
   summarizeRetention,
   verifyFile,
 } from '../../../src/store/archive-files.ts';
@@ -72,8 +71,6 @@ export const ofRetention: Asking = (store, { workspaceId, users }) => {
     },
     () => removeFile(store, file),
     () => summarizeRetention(store, { limit: 100 }),
-    () => setPolicy(store, workspaceId, 12),
-    () => setPolicy(store, workspaceId, undefined),
     () => listPartitions(store),
     async () => void (await ownersIn(store, (await listPartitions(store))[0]!)),
     () => partitionWith(store, file).then(() => {}),
