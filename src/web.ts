@@ -66,7 +66,7 @@ import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
 import { createWaitingSearch } from './queue/waiting-search.ts';
 import { WaitingShares } from './queue/waiting-shares.ts';
 import { rulesOf } from './schemas/vendor-rules.ts';
-import type { Pool } from './store/database.ts';
+import type { Database } from './store/database.ts';
 import { openDatabase } from './store/open-database.ts';
 import { ROW_CONNECTIONS } from './store/pool-sizes.ts';
 import { hasWorkers } from './store/processes.ts';
@@ -218,7 +218,7 @@ async function main(host: Host): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR, problems },
   });
-  const control = host.control && (await openControl(host.control, { pool, connection, lanes, queue }));
+  const control = host.control && (await openControl(host.control, { database, connection, lanes, queue }));
   host.control?.onForget(limits.forget);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
@@ -373,15 +373,15 @@ async function main(host: Host): Promise<void> {
 async function openControl(
   parts: NonNullable<Host['control']>,
   {
-    pool,
+    database,
     connection,
     lanes,
     queue,
-  }: { pool: Pool; connection: QueueConnection; lanes: number; queue: { pending(): number } },
+  }: { database: Database; connection: QueueConnection; lanes: number; queue: { pending(): number } },
 ): Promise<Control> {
   const { createControl } = await import('./edge/control/control.ts');
   return createControl({
-    ...{ pool, parts, laneStore: connection.laneStore, lanes, pending: queue.pending },
+    ...{ database, parts, laneStore: connection.laneStore, lanes, pending: queue.pending },
   });
 }
 

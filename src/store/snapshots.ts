@@ -1,6 +1,6 @@
 import type { ClockState } from '../platform/clock.ts';
 import { controlFunctions } from './control-functions.ts';
-import type { Pool } from './database.ts';
+import type { Database, Pool } from './database.ts';
 import { PostgresClient } from './postgres-client.ts';
 
 /** Name of the snapshot that holds the first workspace and its credentials, and no user. */
@@ -47,15 +47,15 @@ export async function setStoreClock(pool: Pool, { aheadMs, frozenAt }: ClockStat
   await pool.query(setClockStatement, [aheadMs, frozenAt]);
 }
 
-const findUnfinishedStatement = `
-  select
-    (select count(*)::integer from sync_jobs where finished_at is null) as "syncRuns",
-    (select count(*)::integer from segment_exports where state = 'open') as "segmentExports"`;
-
 /** Counts work of sync processes that has been accepted and has not ended. */
-export async function countUnfinishedWork(pool: Pool): Promise<{ syncRuns: number; segmentExports: number }> {
-  const { rows } = await pool.query(findUnfinishedStatement);
-  return rows[0]!;
+export async function countUnfinishedWork({
+  prisma,
+}: Pick<Database, 'prisma'>): Promise<{ syncRuns: number; segmentExports: number }> {
+  const [syncRuns, segmentExports] = await Promise.all([
+    prisma.syncJob.count({ where: { finishedAt: null } }),
+    prisma.segmentExport.count({ where: { state: 'open' } }),
+  ]);
+  return { syncRuns, segmentExports };
 }
 
 /** An object that was accepted and could not be applied. */
@@ -67,12 +67,15 @@ interface WaitingDeadLetter {
   reason: string;
 }
 
-const listLettersStatement = `
-  select id, request_id as "requestId", kind, object, reason
-  from kept_dead_letters where state = 'waiting' order by id limit $1`;
-
 /** Lists the first dead letters of all workspaces. */
-export async function listWaitingDeadLetters(pool: Pool, limit: number): Promise<WaitingDeadLetter[]> {
-  const { rows } = await pool.query<WaitingDeadLetter>(listLettersStatement, [limit]);
-  return rows;
+export function listWaitingDeadLetters(
+  { prisma }: Pick<Database, 'prisma'>,
+  limit: number,
+): Promise<WaitingDeadLetter[]> {
+  return prisma.keptDeadLetter.findMany({
+    where: { state: 'waiting' },
+    orderBy: { id: 'asc' },
+    select: { id: true, requestId: true, kind: true, object: true, reason: true },
+    take: limit,
+  });
 }

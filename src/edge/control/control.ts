@@ -9,7 +9,7 @@ import type { LaneStore } from '../../queue/lane-store.ts';
 import { everyLane } from '../../queue/lanes.ts';
 import { compile, describeError, type Schema } from '../../schemas/compile.ts';
 import { buckets } from '../../schemas/limits.ts';
-import type { Pool } from '../../store/database.ts';
+import type { Database } from '../../store/database.ts';
 import {
   countUnfinishedWork,
   dropSnapshot,
@@ -41,7 +41,7 @@ const FIRST_POLL_MS = 1;
 const MAX_POLL_MS = 25;
 
 interface ControlSources {
-  pool: Pool;
+  database: Pick<Database, 'pool' | 'prisma'>;
   laneStore: LaneStore;
   lanes: number;
   /** Number of accepted objects that are not in a lane yet. */
@@ -127,7 +127,8 @@ const times = { type: 'integer', minimum: 1, maximum: 1_000_000, default: 1 };
  * that holds requests while rows are replaced.
  */
 export function createControl(sources: ControlSources) {
-  const { pool, laneStore, lanes, pending, parts } = sources;
+  const { database, laneStore, lanes, pending, parts } = sources;
+  const { pool } = database;
   const { forget, noteActivity } = parts;
   const journal = new Journal();
   /** Sizes of rate limits by method and path. */
@@ -150,7 +151,7 @@ export function createControl(sources: ControlSources) {
     if (inHand > 0 || pending() > 0) return false;
     const depths = await Promise.all(everyLane(lanes).map((lane) => laneStore.depth(lane)));
     if (depths.some(({ waiting, active }) => waiting + active > 0)) return false;
-    const { syncRuns, segmentExports } = await countUnfinishedWork(pool);
+    const { syncRuns, segmentExports } = await countUnfinishedWork(database);
     return syncRuns + segmentExports === 0;
   }
 
@@ -277,7 +278,7 @@ export function createControl(sources: ControlSources) {
       example: { body: {}, reply: { settled: true, dead_letters: [], rejected: [] } },
       async handle({ timeout_ms = SETTLE_MS }: { timeout_ms?: number }) {
         const settled = await settle(timeout_ms);
-        const letters = await listWaitingDeadLetters(pool, MAX_LISTED);
+        const letters = await listWaitingDeadLetters(database, MAX_LISTED);
         const dead_letters = letters.map(({ requestId, ...letter }) => ({
           ...letter,
           request_id: requestId,
