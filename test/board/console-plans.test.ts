@@ -12,16 +12,28 @@ import { integrations } from '../../src/resources/integrations.ts';
 import { keys } from '../../src/resources/keys.ts';
 import { workspaces } from '../../src/resources/workspaces.ts';
 import { findNamed, findTeams } from '../../src/store/accounts.ts';
+import { setPolicy } from '../../src/store/archive-files.ts';
+import { listAttributeNames } from '../../src/store/attribute-names.ts';
 import { auditAccountIn, inTime } from '../../src/store/audit.ts';
+import type { Database } from '../../src/store/database.ts';
+import { dropImport } from '../../src/store/imports.ts';
+import { deleteIfIdle, isIntegration } from '../../src/store/integrations.ts';
 import { PostgresClient } from '../../src/store/postgres-client.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';
+import { confirmLosses } from '../../src/store/queue-losses.ts';
+import { emptiestShard } from '../../src/store/queue-shards.ts';
 import { listSegments } from '../../src/store/segments.ts';
+import { accountsByEmail, beginSession, leaveSession } from '../../src/store/sessions.ts';
+import { countUnfinishedWork, listWaitingDeadLetters } from '../../src/store/snapshots.ts';
+import { findDestination, readDestinationSecret } from '../../src/store/stream-destinations.ts';
+import { listInvalidNumbers } from '../../src/store/suppression-lists.ts';
+import { isSearchFilled } from '../../src/store/user-search.ts';
 import { createAccount } from '../setup/access.ts';
 import { createDatabaseOfOne, temporaryFolder } from '../setup/fixtures.ts';
 import { small } from '../store/plans/allowed.ts';
 import { type Filled, fill } from '../store/plans/fill.ts';
 import { accesses, explainCustom, longRead, readCatalog } from '../store/plans/read.ts';
-import { createVisitor } from './browser-session.ts';
+import { createVisitor, type Visitor } from './browser-session.ts';
 import { page, post } from './console-scene.ts';
 import { createInstallation, type Installation, log, tester } from './installation.ts';
 import { createPeople } from './people.ts';
@@ -31,6 +43,18 @@ const longReads: Record<string, string> = {
   'a range of accounts_pkey: SELECT "public"."accounts"."id", "public"."accounts"."position" FROM "public"."accounts" W':
     'one row: the account of a link to the next page, or its neighbour if it was deleted',
   'a range of blocked_external_ids_pkey: SELECT "public"."blocked_external_ids"."workspace_id", "public"."blocked_external_ids"."ex':
+    'a page of 51',
+  'a range of custom_attribute_names_pkey: SELECT "public"."custom_attribute_names"."workspace_id", "public"."custom_attribute_names"':
+    'a page of 51',
+  'a range of invalid_phone_numbers_detected: SELECT "public"."invalid_phone_numbers"."workspace_id", "public"."invalid_phone_numbers"."':
+    'a page of at most 500',
+  'all of dead_letters_waiting: SELECT "public"."kept_dead_letters"."id", "public"."kept_dead_letters"."request_id", "publ':
+    'only in penstock dev, which has the data of one test',
+  'all of segment_exports_open: SELECT COUNT(*) AS "_count$_all" FROM (SELECT "public"."segment_exports"."workspace_id", "':
+    'only in penstock dev, which has the data of one test',
+  'all of sync_jobs_running: SELECT COUNT(*) AS "_count$_all" FROM (SELECT "public"."sync_jobs"."id" FROM "public"."syn':
+    'only in penstock dev, which has the data of one test',
+  'what one owner has in segment_exports: SELECT "public"."segment_exports"."workspace_id", "public"."segment_exports"."id", "public':
     'a page of 51',
   'what one owner has in blocked_external_ids: SELECT "public"."blocked_external_ids"."workspace_id", "public"."blocked_external_ids"."ex':
     'a page of 51',
@@ -221,7 +245,7 @@ async function visitEverything(): Promise<void> {
       `/teams?${workspaceQuery}&before=${newId()}`,
       `/permission-sets?company=${owner}&before=${newId()}`,
       `/scim-tokens?company=${owner}`,
-      ...['/companies', `/companies/${owner}`, '/streams', '/groups'],
+      ...['/companies', `/companies/${owner}`, '/streams', '/groups', '/imports'],
     ],
     ...[
       `/teams/${team}`,
@@ -334,7 +358,8 @@ async function visitEverything(): Promise<void> {
     { email: 'ada@example.com', company: owner },
     { client: { address: undefined, agent: 'Firefox' }, previous: undefined },
   );
-  await requireLinkKey(database, workspaceId);
+  await actOnSegments(admin, workspaceId);
+  await callOthers(database, filled);
   for (const newest of [true, false])
     await listSegments(database, workspaceId, { newest, limit: 100, offset: 0 });
   await findNamed(database.prisma, 'workspaces', { companyId: owner, names: ['shop2'], ids: [newId()] });
@@ -349,6 +374,65 @@ async function visitEverything(): Promise<void> {
     owner,
   );
   for (const which of [workspaceId, 'shop1']) await page(admin, `/keys?workspace=${which}`);
+}
+
+/** Creates, updates and archives a segment in the console. */
+async function actOnSegments(visitor: Visitor, workspaceId: string): Promise<void> {
+  const fields = { workspace: workspaceId, name: 'Readers', purpose: '', definition: '{"all":[]}' };
+  const { headers } = await post(visitor, '/segments', { ...fields, action: 'create' });
+  const created = headers.get('location')!;
+  await page(visitor, created);
+  await page(visitor, `/segments?workspace=${workspaceId}`);
+  const [path] = created.split('?');
+  await post(visitor, path!, { ...fields, action: 'update', name: 'All readers' });
+  await post(visitor, path!, { ...fields, action: 'archive', confirm: 'archive' });
+}
+
+/** Calls functions that the console does not call, or whose result its pages do not need. */
+async function callOthers(database: Database, { workspaceId, integrationId }: Filled): Promise<void> {
+  const { prisma } = database;
+  const id = newId();
+  await requireLinkKey(database, workspaceId);
+  await listAttributeNames(database, workspaceId, { after: 'plan', limit: 51 });
+  await emptiestShard(database, 2);
+  await listInvalidNumbers(database, workspaceId, {
+    from: new Date(0),
+    to: new Date(),
+    limit: 100,
+    offset: 0,
+  });
+  await listInvalidNumbers(database, workspaceId, { phones: ['+44202'], limit: 100, offset: 0 });
+  await isIntegration(database, integrationId, workspaceId);
+  await accountsByEmail(database, ['who1@x.com']);
+  await findDestination(database, [workspaceId], id);
+  await readDestinationSecret(database, { workspaceId, id });
+  await isSearchFilled(database);
+  await countUnfinishedWork(database);
+  await listWaitingDeadLetters(database, 100);
+  await setPolicy(prisma, workspaceId, 12);
+  await setPolicy(prisma, workspaceId, undefined);
+  const dropped = { workspaceId, id, key: Buffer.alloc(32), workspace: 'shop1', file: 'users.csv' };
+  const progress = { rows: 0, accepted: 0, refused: 0, startedAt: new Date(), finishedAt: null };
+  await dropImport(database, { ...dropped, ...progress }, tester);
+  const { rows } = await database.pool.query(
+    'select id as "accountId", company_id as "companyId", session_epoch as epoch from accounts where active limit 1',
+  );
+  const account: Pick<Parameters<typeof beginSession>[1], 'accountId' | 'companyId' | 'epoch'> = rows[0];
+  // More sessions than an account may have, so that the oldest are deleted.
+  await database.pool.query(
+    `insert into sessions (id, secret_hash, company_id, account_id, epoch, ends_at)
+     select ('00000001-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, sha256(('more' || n)::bytea), $1, $2, $3, now()
+     from generate_series(1, 120) as n`,
+    [account.companyId, account.accountId, account.epoch],
+  );
+  await prisma.$transaction(async (tx) => {
+    await confirmLosses(tx, 1);
+    await deleteIfIdle(tx, id);
+    const secretHash = Buffer.alloc(32);
+    const client = { address: undefined, agent: 'Firefox' };
+    await beginSession(tx, { ...account, secretHash, endsAt: new Date(), ...client });
+    await leaveSession(tx, secretHash);
+  });
 }
 
 function linesThatAsk(): string[] {
