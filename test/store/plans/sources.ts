@@ -37,7 +37,6 @@ const onNodes: Record<string, string> = {
 /** Functions whose statements only `penstock dev` sends, to a database with the data of one test. */
 const inTestsOnly = [
   ...['prepareControl', 'takeSnapshot', 'dropSnapshot', 'restoreSnapshot', 'setStoreClock'],
-  ...['countUnfinishedWork', 'listWaitingDeadLetters'],
 ].map((name) => `snapshots.ts ${name}`);
 
 /**
@@ -132,6 +131,16 @@ export function siteOf(file: string, line: number): string {
   return `${file} ${name}`;
 }
 
+/** Functions of the store that send statements of `pg`, as `file name`, except functions in `apart`. */
+export const sitesOfStore = (): string[] => [
+  ...new Set(
+    linesOfStore().map((line) => {
+      const [file, number] = line.split(':') as [string, string];
+      return siteOf(file, Number(number));
+    }),
+  ),
+];
+
 /** Lines of the store that send statements, as `file:line`. */
 export const linesOfStore = () => linesOf((site) => !(site in apart));
 
@@ -162,35 +171,40 @@ export function sessionsOf(site: string): Session[] {
 const collected = new Map<string, Session[]>();
 
 function findSessions(site: string): Session[] {
+  return [...new Set([...usersOf(site)].map(sessionOf))].sort();
+}
+
+/** Returns the files outside of the store that use a function of the store, directly or through the store. */
+export function usersOf(site: string): Set<string> {
   const [file, name] = site.split(' ') as [string, string];
-  const sessions = new Set<Session>();
-  follow({ file, name, sessions, seen: new Set() });
-  if (sessions.size === 0) throw new Error(`nothing outside the store uses ${site}`);
-  return [...sessions].sort();
+  const users = new Set<string>();
+  follow({ file, name, users, seen: new Set() });
+  if (users.size === 0) throw new Error(`nothing outside the store uses ${site}`);
+  return users;
 }
 
 interface Followed {
   file: string;
   name: string;
-  sessions: Set<Session>;
+  users: Set<string>;
   seen: Set<string>;
 }
 
 /** Follows a declaration of the store to its users: in its own file, in the store, and outside of it. */
-function follow({ file, name, sessions, seen }: Followed): void {
+function follow({ file, name, users, seen }: Followed): void {
   if (seen.has(`${file} ${name}`)) return;
   seen.add(`${file} ${name}`);
   const mentions = new RegExp(`\\b${name}\\b`);
   for (const { name: user, text } of inStore(file).declarations)
-    if (user !== name && mentions.test(text)) follow({ file, name: user, sessions, seen });
+    if (user !== name && mentions.test(text)) follow({ file, name: user, users, seen });
   for (const source of sources.filter((one) => takes(one, file, name))) {
     if (!source.file.startsWith('src/store/')) {
-      sessions.add(sessionOf(source.file));
+      users.add(source.file);
       continue;
     }
     const user = source.file.slice('src/store/'.length);
     for (const one of source.declarations)
-      if (mentions.test(one.text)) follow({ file: user, name: one.name, sessions, seen });
+      if (mentions.test(one.text)) follow({ file: user, name: one.name, users, seen });
   }
 }
 
