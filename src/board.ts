@@ -40,20 +40,21 @@ async function main(host: Host): Promise<void> {
   services.push({ name: 'producer', stop: lanes.stop });
   const refuse = () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet'));
   let producer: LaneProducer = { add: refuse, ...(placing && { placing: { ...placing, addTo: refuse } }) };
-  const board = await startBoard({
-    ...{ config, account, connection, database, lacking, id, log },
-    isReadOnly: dependencies.isReadOnly,
-    rejectsWrites: () => rejectsWrites(),
-    producer: {
-      add: (entries) => producer.add(entries),
-      homeOf,
-      ...(placing && {
-        placing: { ...placing, addTo: (shard, entries) => producer.placing!.addTo(shard, entries) },
-      }),
+  const guarded: LaneProducer = {
+    add: (entries) => producer.add(entries),
+    homeOf,
+    ...(placing && {
+      placing: { ...placing, addTo: (shard, entries) => producer.placing!.addTo(shard, entries) },
+    }),
+  };
+  const board = await startBoard(
+    { config, account, log },
+    { database, connection, producer: guarded, loss: () => loss() },
+    {
+      ...{ id, lacking, isReadOnly: dependencies.isReadOnly },
+      ...{ rejectsWrites: () => rejectsWrites(), clockSkew: () => clockSkew() },
     },
-    loss: () => loss(),
-    clockSkew: () => clockSkew(),
-  });
+  );
   services.push(board);
   log.info({ url: board.url }, 'ready');
   // Printed instead of logged, so that it appears at every log level and can be copied without quotes.

@@ -202,10 +202,11 @@ async function main(host: Host): Promise<void> {
   const pings = { limits: limits.ping, producer: producer.ping };
   const rateLimiter = createRateLimiter(limits.buckets, rules);
   const dependencies = watchDependencies({ pool, connection, pings, log });
-  const reader = createReader({
-    ...{ pool, connection, queue: connection.kind, lanes, dataDir: config.DATA_DIR },
-    ...{ lacking: dependencies.lacking, rejectsWrites, log, readsOnce: false },
-  });
+  const reader = createReader(
+    { pool, queue: { kind: connection.kind, connection, lanes }, dataDir: config.DATA_DIR },
+    { log, readsOnce: false },
+    { lacking: dependencies.lacking, rejectsWrites },
+  );
   problemWatch = new ProblemWatch({
     ...{ self: { name: 'web', id }, log },
     async read() {

@@ -80,7 +80,8 @@ const ofQueues = securityHeaders({
   baseUri: ["'self'"],
 });
 
-interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
+/** Handlers and readings behind the routes of the console. */
+interface BoardParts {
   /** The pages of the console. */
   pages: Router;
   /** Server-sent events for the parts of pages that change without an action. */
@@ -101,17 +102,10 @@ interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
  * Builds the console's middleware, in order. /healthz, /readyz, /metrics, /assets, /sign-in and /invitation need no
  * session.
  */
-export function createBoardApp({
-  pages,
-  live,
-  queues,
-  maskedQueues,
-  ready,
-  health,
-  clockSkew,
-  metricsToken,
-  ...signIn
-}: BoardAppOptions): Express {
+export function createBoardApp(
+  { pages, live, queues, maskedQueues, ready, health, clockSkew, metricsToken }: BoardParts,
+  signIn: Omit<SignInOptions, 'isPostgresAway'>,
+): Express {
   const { log, strangers } = signIn;
   const { loss } = health;
   const missing = () => health.dependencies.lacking().map(({ name }) => name);
@@ -183,7 +177,7 @@ function showMetrics(
     loss,
     missing,
     clockSkew,
-  }: Pick<ProcessHealth, 'loss'> & Pick<BoardAppOptions, 'clockSkew'> & { missing(): string[] },
+  }: Pick<ProcessHealth, 'loss'> & Pick<BoardParts, 'clockSkew'> & { missing(): string[] },
 ) {
   const registry = createRegistry('board');
   addLossMetric(registry, loss);

@@ -59,10 +59,9 @@ export function createFleet({
   rejectsWrites,
   log,
 }: FleetOptions) {
-  const reader = createReader({
-    ...{ pool, connection, queue: connection.kind, lanes: laneCount(config), dataDir: config.DATA_DIR },
-    ...{ lacking, ...(rejectsWrites && { rejectsWrites }), ...(log && { log }), readsOnce: false },
-  });
+  const queue = { kind: connection.kind, connection, lanes: laneCount(config) };
+  const stores = { pool, queue, dataDir: config.DATA_DIR };
+  const reader = createReader(stores, { log, readsOnce: false }, { lacking, rejectsWrites });
   let past: Counted[] = [];
   let last: { takenAt: number; state: Promise<FleetState> } | undefined;
   let begun = new Map<string, Date>();

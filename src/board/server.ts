@@ -54,26 +54,34 @@ import { type Extras, resourcePages } from './resource-pages.ts';
 import { createOperatorSessions } from './sessions.ts';
 import type { Account } from './sign-in.ts';
 
-interface BoardOptions {
+interface BoardSettings {
   config: OidcConfig & LayoutSettings & Config;
   account: Account;
-  connection: QueueConnection;
+  log: Log;
+}
+
+/** Connections of the console. */
+interface BoardStores {
   database: Database;
+  connection: QueueConnection;
   /** Producer for this installation's lanes. */
   producer: LaneProducer;
   /** The data loss that the queue reported and no operator has confirmed yet. */
   loss(): QueueLoss | undefined;
-  /** Difference to the clock of Postgres in seconds; absent if it is not measured. */
-  clockSkew?(): number | undefined;
+}
+
+/** State of the console's process that the stores do not contain. */
+interface BoardSelf {
+  /** Id of this process in the list of processes; absent if it sends no heartbeats. */
+  id?: string;
   /** Dependencies that this process needs and currently cannot use, with name and start time. */
   lacking(): Lacking[];
   /** Whether Postgres answers and refuses every write. Default: it accepts them. */
   isReadOnly?(): boolean;
-  /** Id of this process in the list of processes; absent if it sends no heartbeats. */
-  id?: string;
   /** The reason why Postgres rejected the last heartbeat; absent if the process sends no heartbeats. */
   rejectsWrites?(): Readings['rejectsWrites'];
-  log: Log;
+  /** Difference to the clock of Postgres in seconds; absent if it is not measured. */
+  clockSkew?(): number | undefined;
 }
 
 export interface Board extends Service {
@@ -89,20 +97,13 @@ export interface Board extends Service {
  * Serves the console.
  * @throws {Error} naming the setting when the port is taken.
  */
-export async function startBoard({
-  config,
-  account,
-  connection,
-  database,
-  producer,
-  loss,
-  clockSkew = () => undefined,
-  lacking,
-  rejectsWrites = () => undefined,
-  isReadOnly = () => false,
-  id = '',
-  log,
-}: BoardOptions): Promise<Board> {
+export async function startBoard(
+  { config, account, log }: BoardSettings,
+  { database, connection, producer, loss }: BoardStores,
+  self: BoardSelf,
+): Promise<Board> {
+  const { id = '', lacking, isReadOnly = () => false } = self;
+  const { rejectsWrites = () => undefined, clockSkew = () => undefined } = self;
   const queues = createQueueBoard(connection, laneCount(config), loss);
   const strangers = createStrangersLog(log);
   const operators = createOperatorSessions();
@@ -117,7 +118,7 @@ export async function startBoard({
   });
   const failures = createFailedSignIns(database, log);
   const live = createLive({ ...services, log });
-  const app = createBoardApp({
+  const parts = {
     pages: createConsole(pages, services),
     live,
     queues: queues.router,
@@ -129,14 +130,10 @@ export async function startBoard({
     },
     clockSkew,
     metricsToken: config.METRICS_TOKEN,
-    account,
-    accounts: createAccounts(database, log),
-    operators,
-    failures,
-    lockouts: createLockouts(),
-    oidc: config,
-    log,
-    strangers,
+  };
+  const app = createBoardApp(parts, {
+    ...{ account, accounts: createAccounts(database, log), operators },
+    ...{ failures, lockouts: createLockouts(), oidc: config, log, strangers },
   });
   const order = new ResponseOrder();
   const handle = traceRequests<IncomingMessage>(app, { throughout: true });

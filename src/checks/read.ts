@@ -44,28 +44,38 @@ const PAST_MS = 30_000;
  */
 const GRACE_MS = 8000;
 
-export interface ReaderOptions {
+/** Stores that a reader reads. */
+export interface ReaderStores {
   pool: Pool;
-  /** Connection to the queue; undefined if it could not be opened. */
-  connection: QueueConnection | undefined;
-  /** Error of opening the queue. */
-  whyNoQueue?: string | undefined;
-  queue: 'redis' | 'postgres';
-  /** Number of lanes of all shards; undefined to read it from the installation. */
-  lanes?: number | undefined;
-  settings?: Readings['settings'];
+  queue: {
+    kind: 'redis' | 'postgres';
+    /** Connection to the queue; undefined if it could not be opened. */
+    connection: QueueConnection | undefined;
+    /** Error of opening the queue. */
+    failure?: string | undefined;
+    /** Number of lanes of all shards; undefined to read it from the installation. */
+    lanes?: number | undefined;
+    settings?: Readings['settings'];
+  };
   /** DATA_DIR; absent if its disk is not read. */
   dataDir?: string;
+}
+
+/** State of the reading process that the stores do not contain. */
+export interface ReaderSelf {
+  /** Dependencies that the process itself monitors. */
+  lacking?(): Lacking[];
+  /** Error of the last heartbeat of this process. */
+  rejectsWrites?: (() => Readings['rejectsWrites']) | undefined;
+}
+
+export interface ReaderOptions {
   /** Milliseconds within which a store has to answer. */
   patience?: number;
   /** Whether `read` waits for a second reading to confirm a suspicious one. A repeated reader does not need this. */
   readsOnce: boolean;
-  /** Dependencies that the process itself monitors. */
-  lacking?(): Lacking[];
-  /** Error of the last heartbeat of this process. */
-  rejectsWrites?(): Readings['rejectsWrites'];
   /** Log for readings that failed. */
-  log?: Pick<Log, 'debug'>;
+  log?: Pick<Log, 'debug'> | undefined;
 }
 
 export interface Reader {
@@ -90,8 +100,12 @@ type Stored = Pick<
 >;
 
 /** Creates a reader of the fleet, for the console, the command line and the metrics. */
-export function createReader(options: ReaderOptions): Reader {
-  const { pool, connection, queue, settings, dataDir, patience = PATIENCE_MS, readsOnce, log } = options;
+export function createReader(
+  { pool, queue: source, dataDir }: ReaderStores,
+  { patience = PATIENCE_MS, readsOnce, log }: ReaderOptions,
+  self: ReaderSelf = {},
+): Reader {
+  const { kind: queue, connection, failure, settings } = source;
   const away = new Map<Dependency, Date>();
   const answeredAt = new Map<Dependency, number>();
   let depths: { at: number; waiting: number }[] = [];
@@ -127,7 +141,7 @@ export function createReader(options: ReaderOptions): Reader {
     createLaneDepths(connection!.laneStore, { lanes, timeout: patience }).readAll(),
   );
 
-  const isPostgresAway = () => options.lacking?.().some(({ name }) => name === 'postgres') ?? false;
+  const isPostgresAway = () => self.lacking?.().some(({ name }) => name === 'postgres') ?? false;
 
   const inTime = <T>(work: Promise<T>, milliseconds = patience) =>
     withTimeout(milliseconds, work).catch((error: unknown) => {
@@ -190,7 +204,7 @@ export function createReader(options: ReaderOptions): Reader {
       redisThere ? inTime(currentOf(readRedis)) : undefined,
       dataDir === undefined ? undefined : readDisk('data', dataDir),
     ]);
-    const lanesWanted = options.lanes ?? stored?.spread?.lanes;
+    const lanesWanted = source.lanes ?? stored?.spread?.lanes;
     let lanes = await readLanes(lanesWanted);
     const isLate = lanes?.some(({ depth, oldestSeconds }) => depth > 0 && oldestSeconds > LATE_SECONDS);
     if (isLate && drainRate() === undefined) {
@@ -206,7 +220,7 @@ export function createReader(options: ReaderOptions): Reader {
       drained: lanes && drainRate(),
       disks: disk && [disk],
       ...stored,
-      rejectsWrites: options.rejectsWrites?.() ?? refusalOf(stored?.processes),
+      rejectsWrites: self.rejectsWrites?.() ?? refusalOf(stored?.processes),
     };
   }
 
@@ -222,9 +236,9 @@ export function createReader(options: ReaderOptions): Reader {
     const found: Lacking[] = [];
     const sinceOf = (name: Dependency) => (readsOnce ? undefined : away.get(name));
     if (!stored) found.push({ name: 'postgres', since: sinceOf('postgres') });
-    if (queueAway) found.push({ name: 'redis', since: sinceOf('redis'), reason: options.whyNoQueue });
+    if (queueAway) found.push({ name: 'redis', since: sinceOf('redis'), reason: failure });
     // Add dependencies that only the process itself monitors: tables, and its own producer.
-    for (const one of options.lacking?.() ?? []) {
+    for (const one of self.lacking?.() ?? []) {
       if (one.name === 'postgres' || one.name === 'redis') continue;
       if (one.name === 'producer' && queueAway) continue;
       if (one.name === 'queue' && (!stored || lanes !== undefined)) continue;
@@ -232,8 +246,7 @@ export function createReader(options: ReaderOptions): Reader {
       if (!cameBack()) found.push(one);
     }
     if (readsOnce && queue === 'postgres' && stored?.spread && lanes === undefined)
-      if (!found.some(({ name }) => name === 'queue'))
-        found.push({ name: 'queue', reason: options.whyNoQueue });
+      if (!found.some(({ name }) => name === 'queue')) found.push({ name: 'queue', reason: failure });
     return found;
   }
 

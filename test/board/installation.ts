@@ -97,10 +97,8 @@ export async function createInstallation(
     },
 
     async startBoard(loss: () => QueueLoss | undefined = () => undefined) {
-      const board = await startBoard({
-        ...{ config, account, connection, database, producer, loss, log },
-        lacking: () => [],
-      });
+      const stores = { database, connection, producer, loss };
+      const board = await startBoard({ config, account, log }, stores, { lacking: () => [] });
       stops.push(board.stop);
       return board;
     },

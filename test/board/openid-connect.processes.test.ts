@@ -23,10 +23,11 @@ async function boardFor(issuer: string, port: number) {
   const { config, connection, database, producer } = installation;
   const url = `http://127.0.0.1:${port}`;
   const oidc = { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: CLIENT.id, OIDC_CLIENT_SECRET: CLIENT.secret };
-  return startBoard({
-    config: { ...config, ...oidc, BOARD_PORT: port, BOARD_URL: url },
-    ...{ account, connection, database, producer, log, loss: () => undefined, lacking: () => [] },
-  });
+  return startBoard(
+    { config: { ...config, ...oidc, BOARD_PORT: port, BOARD_URL: url }, account, log },
+    { database, connection, producer, loss: () => undefined },
+    { lacking: () => [] },
+  );
 }
 
 beforeAll(async () => {
@@ -266,10 +267,11 @@ test('a sign-in with the provider ends the previous session of the browser', asy
 test('with an https BOARD_URL, the cookies of the sign-in are never sent over http', async () => {
   const { config, connection, database, producer } = installation;
   const oidc = { OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: CLIENT.id };
-  const secure = await startBoard({
-    config: { ...config, ...oidc, BOARD_PORT: 0, BOARD_URL: 'https://console.example' },
-    ...{ account, connection, database, producer, log, loss: () => undefined, lacking: () => [] },
-  });
+  const secure = await startBoard(
+    { config: { ...config, ...oidc, BOARD_PORT: 0, BOARD_URL: 'https://console.example' }, account, log },
+    { database, connection, producer, loss: () => undefined },
+    { lacking: () => [] },
+  );
   try {
     const answer = await createVisitor(secure).get('/sign-in/oidc');
     expect(answer.headers.getSetCookie()).toEqual([

@@ -19,8 +19,8 @@ beforeAll(async () => {
   const database = openDatabase(url, 2);
   const connection = connectProducer(config, url);
   const producer = createLaneProducer(connection, { timeout: config.QUEUE_TIMEOUT_MS, log });
-  const given = { loss: () => undefined, lacking: () => [], producer };
-  board = await startBoard({ config, account, connection, database, ...given, log });
+  const stores = { database, connection, producer, loss: () => undefined };
+  board = await startBoard({ config, account, log }, stores, { lacking: () => [] });
   stops.push(board.stop, producer.stop, connection.stop, database.stop, scene.stop);
 });
 afterAll(async () => {

@@ -13,14 +13,10 @@ function readerOf(answer: (text: string) => Promise<object[]>) {
     rows: await answer(typeof statement === 'string' ? statement : statement.text),
   });
   const lines: object[] = [];
-  const reader = createReader({
-    ...{ pool: { query } as unknown as Pool, connection: undefined, queue: 'postgres', lanes: 1 },
-    ...{
-      patience: PATIENCE_MS,
-      readsOnce: false,
-      log: { debug: (line: object) => lines.push(line) } as never,
-    },
-  });
+  const queue = { kind: 'postgres', connection: undefined, lanes: 1 } as const;
+  const log = { debug: (line: object) => lines.push(line) } as never;
+  const options = { patience: PATIENCE_MS, readsOnce: false, log };
+  const reader = createReader({ pool: { query } as unknown as Pool, queue }, options);
   return { reader, lines };
 }
 

@@ -15,11 +15,14 @@ test('penstock_problems has problems that only the process itself detects', asyn
   };
   const connection = { kind: 'postgres', laneStore: { ready: () => false } };
   const stores = { pool: pool as never, connection: connection as never, lanes: 1, dataDir: '/' };
-  const reader = createReader({
-    ...{ ...stores, queue: 'postgres', readsOnce: false },
-    lacking: () => [{ name: 'producer' }],
-    rejectsWrites: () => ({ reason: 'disk full', since: new Date() }),
-  });
+  const reader = createReader(
+    { ...stores, queue: { ...stores, kind: 'postgres' } },
+    { readsOnce: false },
+    {
+      lacking: () => [{ name: 'producer' }],
+      rejectsWrites: () => ({ reason: 'disk full', since: new Date() }),
+    },
+  );
   const problems = findProblems(await reader.read(), 'fleet');
   const fleet = addFleetMetrics(registry, {
     ...stores,

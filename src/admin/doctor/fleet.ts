@@ -33,10 +33,9 @@ interface FleetSource {
 
 /** Creates a reader of the fleet's state for a command. */
 export function createFleetReader({ pool, connection, whyNoQueue, config }: FleetSource) {
-  return createReader({
-    ...{ pool, connection, whyNoQueue, queue: config.QUEUE, patience: PATIENCE_MS, readsOnce: true },
-    settings: { lanes: config.LANES, shards: config.SHARDS ?? 1 },
-  });
+  const settings = { lanes: config.LANES, shards: config.SHARDS ?? 1 };
+  const queue = { kind: config.QUEUE, connection, failure: whyNoQueue, settings };
+  return createReader({ pool, queue }, { patience: PATIENCE_MS, readsOnce: true });
 }
 
 /** Returns a function that reads the fleet's state and problems; it rejects if Postgres is unavailable. */
