@@ -69,7 +69,7 @@ import { rulesOf } from './schemas/vendor-rules.ts';
 import type { Database } from './store/database.ts';
 import { openDatabase } from './store/open-database.ts';
 import { ROW_CONNECTIONS } from './store/pool-sizes.ts';
-import { hasWorkers } from './store/processes.ts';
+import { hasWorkers, listReports } from './store/processes.ts';
 import { WriteRefusals } from './store/write-refusals.ts';
 
 /**
@@ -213,6 +213,7 @@ async function main(host: Host): Promise<void> {
       const readings = await reader.read();
       return { ...readings, problems: findProblems(readings, 'fleet') };
     },
+    readReports: () => listReports(pool),
     isOutage: () => isOutage(dependencies, rejectsWrites),
   });
   const { problems } = problemWatch;

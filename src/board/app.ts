@@ -120,7 +120,7 @@ export function createBoardApp(
       .get((_request, response) => answer(response))
       .all(refuseOtherMethods);
   addPage('/healthz', (response) => response.json({ message: 'alive' }));
-  // Uses the result of the last check, which is about half a second old. Frequent probes therefore add no load to the stores.
+  // Uses the result of the last check, which is about a quarter of a second old. Frequent probes therefore add no load to the stores.
   addPage('/readyz', (response) => {
     const lackingNames = missing();
     const leaving = isLeaving();

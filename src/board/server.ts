@@ -20,6 +20,7 @@ import { createWaitingSearch } from '../queue/waiting-search.ts';
 import { entries, type Noun } from '../resources/index.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
+import { listReports } from '../store/processes.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
 import { createBadges } from './badges.ts';
@@ -114,6 +115,7 @@ export async function startBoard(
   const problemWatch = new ProblemWatch({
     ...{ self: { name: 'board', id }, log },
     read: services.fleet.read,
+    readReports: () => listReports(database.pool),
     isOutage: () => isOutage({ lacking, isReadOnly }, rejectsWrites),
   });
   const failures = createFailedSignIns(database, log);

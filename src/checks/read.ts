@@ -141,7 +141,9 @@ export function createReader(
     createLaneDepths(connection!.laneStore, { lanes, timeout: patience }).readAll(),
   );
 
-  const isPostgresAway = () => self.lacking?.().some(({ name }) => name === 'postgres') ?? false;
+  const isAway = (store: Dependency) => self.lacking?.().some(({ name }) => name === store) ?? false;
+  const isPostgresAway = () => isAway('postgres');
+  const isRedisAway = () => isAway('redis');
 
   const inTime = <T>(work: Promise<T>, milliseconds = patience) =>
     withTimeout(milliseconds, work).catch((error: unknown) => {
@@ -165,7 +167,7 @@ export function createReader(
    * the values that have arrived are returned.
    */
   async function readPostgres(): Promise<Stored | undefined> {
-    const first = await inTime(currentOf(readProcesses));
+    const first = await inTime(unlessUnavailable(isPostgresAway, () => currentOf(readProcesses)));
     if (!first) return undefined;
     const { values, done, begunAt } = readOthers();
     await inTime(
@@ -181,7 +183,7 @@ export function createReader(
 
   async function readLanes(lanes: number | undefined): Promise<LaneNow[] | undefined> {
     if (lanes === undefined || !connection?.laneStore.ready()) return undefined;
-    const read = await inTime(readDepths(lanes));
+    const read = await inTime(unlessUnavailable(isRedisAway, () => readDepths(lanes)));
     if (read) {
       const now = performance.now();
       const waiting = read.reduce((sum, { depth }) => sum + depth, 0);
@@ -201,7 +203,7 @@ export function createReader(
     const redisThere = connection?.redis?.status === 'ready';
     const [stored, redis, disk] = await Promise.all([
       readPostgres(),
-      redisThere ? inTime(currentOf(readRedis)) : undefined,
+      redisThere ? inTime(unlessUnavailable(isRedisAway, () => currentOf(readRedis))) : undefined,
       dataDir === undefined ? undefined : readDisk('data', dataDir),
     ]);
     const lanesWanted = source.lanes ?? stored?.spread?.lanes;

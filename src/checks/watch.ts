@@ -6,8 +6,14 @@ import type { Problem } from './check.ts';
 import type { Lacking, Readings } from './readings.ts';
 import { living } from './text.ts';
 
-/** Milliseconds between two readings. Processes report as often, so more readings would find nothing new. */
+/** Milliseconds between two readings. Processes send heartbeats as often. */
 const READ_MS = BEAT_SECONDS * 1000;
+
+/**
+ * Milliseconds between two readings of the stores that processes report as missing or as refusing writes. They report
+ * this at once, and one small statement is cheaper than a reading of everything.
+ */
+const REPORTS_MS = 500;
 
 /** Milliseconds between the reading that finds a new problem and the one that confirms it. */
 const CONFIRM_MS = 500;
@@ -26,6 +32,8 @@ interface WatchOptions {
   self: { name: 'web' | 'board'; id: string };
   /** Reads the fleet and evaluates the checks. Never rejects. */
   read(): Promise<Evaluated>;
+  /** Reads which processes miss a store or cannot write. The problems are read when the result has changed. */
+  readReports(): Promise<unknown>;
   /** Whether this process has confirmed an outage of its stores itself, so that one reading of a critical problem is sufficient. */
   isOutage(): boolean;
   log: Pick<Log, 'warn' | 'info'>;
@@ -56,6 +64,8 @@ export class ProblemWatch implements Service {
   readonly #options: WatchOptions;
   readonly #watched = new Map<string, Watched>();
   readonly #poller: Poller;
+  readonly #reportPoller: Poller;
+  #reports = '[]';
   #current: readonly Problem[] = [];
   /** Whether this process logs. Kept while the list of processes cannot be read. */
   #isSpeaker = false;
@@ -66,6 +76,8 @@ export class ProblemWatch implements Service {
   constructor(options: WatchOptions) {
     this.#options = options;
     this.#poller = poll(READ_MS, () => this.runOnce());
+    // An error means that Postgres does not answer, which the dependencies of the process notice.
+    this.#reportPoller = poll(REPORTS_MS, () => this.#readReports());
   }
 
   /** Returns the confirmed problems of the last reading, most severe first. */
@@ -92,7 +104,14 @@ export class ProblemWatch implements Service {
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#silence);
-    await this.#poller.stop();
+    await Promise.all([this.#poller.stop(), this.#reportPoller.stop()]);
+  }
+
+  async #readReports(): Promise<void> {
+    const reports = JSON.stringify(await this.#options.readReports());
+    if (reports === this.#reports) return;
+    this.#reports = reports;
+    this.soon();
   }
 
   /** @returns whether a problem started or ended that the next reading has to confirm */
@@ -102,7 +121,9 @@ export class ProblemWatch implements Service {
     const { problems } = evaluated;
     this.#elect(evaluated);
     this.#scheduleSilence(evaluated);
-    const isUnconfirmed = this.#noteFound(problems, now);
+    // Postgres itself has named a refused write.
+    const isOutage = this.#options.isOutage() || evaluated.rejectsWrites !== undefined;
+    const isUnconfirmed = this.#noteFound(problems, now, isOutage);
     // While a store is away, its problem hides others, which have not ended.
     const isWhole = evaluated.lacking.length === 0 && !evaluated.unread;
     const isMissed = isWhole && this.#noteMissing(new Set(problems.map(keyOf)), now);
@@ -126,13 +147,13 @@ export class ProblemWatch implements Service {
     this.#isSpeaker = (web ?? board)?.id === this.#options.self.id;
   }
 
-  #noteFound(problems: readonly Problem[], now: number): boolean {
+  #noteFound(problems: readonly Problem[], now: number, isOutage: boolean): boolean {
     let isUnconfirmed = false;
     for (const problem of problems) {
       const known = this.#watched.get(keyOf(problem));
       const isNew = known === undefined || known.endedAt !== undefined;
       // Only critical problems describe an outage. Readings during its end find others that do not last.
-      const isConfirmed = !isNew || (problem.severity === 'critical' && this.#options.isOutage());
+      const isConfirmed = !isNew || (problem.severity === 'critical' && isOutage);
       const one: Watched = {
         ...(known ?? { isLogged: false }),
         ...{ problem, isConfirmed, isMissing: false, endedAt: undefined },
@@ -184,11 +205,7 @@ export class ProblemWatch implements Service {
 export const isOutage = (
   dependencies: { lacking(): Lacking[]; isReadOnly(): boolean },
   rejectsWrites: () => Readings['rejectsWrites'],
-): boolean =>
-  // A dependency without a start is not confirmed yet.
-  dependencies.lacking().some(({ since }) => since !== undefined) ||
-  dependencies.isReadOnly() ||
-  rejectsWrites() !== undefined;
+): boolean => dependencies.lacking().length > 0 || dependencies.isReadOnly() || rejectsWrites() !== undefined;
 
 const keyOf = ({ id, subject }: Problem) => `${id} ${subject}`;
 

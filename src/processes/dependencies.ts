@@ -11,11 +11,14 @@ import type { Pool } from '../store/database.ts';
 import { isMigrated } from '../store/migrations.ts';
 import { type PoolMode, UnsupportedPooling, withPooling } from '../store/pooling.ts';
 
-/** Maximum milliseconds for the answer of a dependency. The value allows for a busy process. */
-const PATIENCE_MS = 1000;
+/**
+ * Maximum milliseconds for the answer of a dependency. A dependency counts as missing after two failed checks, so a store
+ * that stops for less than 2 * PATIENCE_MS + CONFIRM_MS, for example for an fsync, is not missing.
+ */
+const PATIENCE_MS = 300;
 
 /** Milliseconds between two checks, and before the check that confirms a first failure. */
-const CHECK_MS = 500;
+const CHECK_MS = 250;
 const CONFIRM_MS = 100;
 
 /** Milliseconds for which the tables of this release are assumed to exist after they were found, while Postgres answers. */
@@ -86,11 +89,11 @@ export interface Dependencies extends Service {
    * @throws the last error of the work
    */
   whenComplete<T>(work: () => Promise<T>): Promise<T>;
-  /** Checks now, and returns the missing dependencies. Takes at most one second. */
+  /** Checks now, and returns the missing dependencies. Takes at most READY_PATIENCE_MS. */
   check(): Promise<Dependency[]>;
-  /** Returns the dependencies that were missing at the last check. */
+  /** Returns the dependencies that were missing at the last two checks. */
   missing(): Dependency[];
-  /** Returns the missing dependencies with the time since when. */
+  /** Returns the dependencies that were missing at the last two checks, with the time since when. */
   lacking(): Lacking[];
   /** Whether Postgres answers and refuses every write, at the last check. */
   isReadOnly(): boolean;
@@ -229,8 +232,8 @@ export function watchDependencies({
       const found = await findLacking(present, connection, { pings, patience: READY_PATIENCE_MS });
       return found.map(({ name }) => name);
     },
-    missing: () => lacking.map(({ name }) => name),
-    lacking: () => lacking.map(({ name }) => ({ name, since: since.get(name) })),
+    missing: () => [...since.keys()],
+    lacking: () => [...since].map(([name, begun]) => ({ name, since: begun })),
     isReadOnly: () => isReadOnly && !lacking.some(({ name }) => name === 'postgres'),
     onChange(listener) {
       changed = listener;
@@ -276,8 +279,8 @@ export function directDatabaseUrl(config: Config): string {
   return config.DATABASE_DIRECT_URL || databaseUrl(config);
 }
 
-/** Maximum milliseconds for the answer of a dependency to a readiness check. */
-const READY_PATIENCE_MS = 1000;
+/** Maximum milliseconds for the answer of a dependency to a readiness check: as long as two checks and their pause. */
+const READY_PATIENCE_MS = 2 * PATIENCE_MS + CONFIRM_MS;
 
 /** A missing dependency with the latest reason. */
 interface Lack {

@@ -338,3 +338,27 @@ export async function hasWorkers(pool: Pick<Pool, 'query'>): Promise<boolean> {
   const { rowCount } = await pool.query({ name: 'has-workers', text: anyWorker, values: [SILENT_SECONDS] });
   return (rowCount ?? 0) > 0;
 }
+
+/** The table has the processes of one hour. */
+const reports = `
+  select processes.id, processes.missing, processes.refusal ->> 'since' as "refusesSince"
+  from processes
+  where processes.marks -> 'ended' is null and (processes.missing <> '{}' or processes.refusal is not null)
+  order by processes.id
+  limit $1::integer`;
+
+/** What a process reports about its stores. */
+interface StoreReport {
+  id: string;
+  missing: string[];
+  /** Time of the first refused write; null if Postgres accepts the writes. */
+  refusesSince: string | null;
+}
+
+/** Lists the processes that miss a store or whose writes Postgres refuses. */
+export async function listReports(pool: Pick<Pool, 'query'>, limit = 500): Promise<StoreReport[]> {
+  const { rows } = await pool.query<StoreReport>({
+    ...{ name: 'list-store-reports', text: reports, values: [limit] },
+  });
+  return rows;
+}

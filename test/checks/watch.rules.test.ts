@@ -3,6 +3,7 @@ import type { Problem } from '../../src/checks/check.ts';
 import type { Readings } from '../../src/checks/readings.ts';
 import { openProblems, printedProblem } from '../../src/checks/registry.ts';
 import { ProblemWatch } from '../../src/checks/watch.ts';
+import { pollOnce } from '../../src/platform/poll.ts';
 
 const problem = (change: Partial<Problem> = {}): Problem => ({
   ...{ id: 'no-worker', group: 'processes', severity: 'critical', scope: 'installation', subject: null },
@@ -14,19 +15,26 @@ const problem = (change: Partial<Problem> = {}): Problem => ({
 const web = { id: 'a', name: 'web', silentSeconds: 1 };
 
 /** Creates a watch of process `a`. Each run sees the current state of `fleet`, and `now` is its clock. */
-function createWatch(fleet: Partial<Readings> & { problems: Problem[] }, isOutage = false) {
+function createWatch(
+  fleet: Partial<Readings> & { problems: Problem[]; reports?: unknown[] },
+  isOutage = false,
+) {
   const lines: object[] = [];
+  let readings = 0;
   const write = (level: string) => (fields: object, text: string) =>
     void lines.push({ level, text, ...fields });
   const watch = new ProblemWatch({
     self: { name: 'web', id: 'a' },
-    read: async () =>
-      ({ ...{ at: new Date(), queue: 'redis', lacking: [], processes: [web] }, ...fleet }) as never,
+    async read() {
+      readings++;
+      return { ...{ at: new Date(), queue: 'redis', lacking: [], processes: [web] }, ...fleet } as never;
+    },
+    readReports: async () => fleet.reports ?? [],
     isOutage: () => isOutage,
     log: { warn: write('warn') as never, info: write('info') as never },
   });
   onTestFinished(watch.stop.bind(watch));
-  return { watch, lines };
+  return { watch, lines, readings: () => readings };
 }
 
 function passMinute() {
@@ -71,6 +79,24 @@ test('one reading is sufficient during an outage that the process has confirmed'
   const { watch, lines } = createWatch({ problems: [problem()] }, true);
   await watch.runOnce();
   expect(lines).toEqual([began]);
+});
+
+test('one reading is sufficient if a process reports that Postgres refuses its writes', async () => {
+  const rejectsWrites = { reason: 'No space left on device', since: new Date() };
+  const { watch, lines, readings } = createWatch({ problems: [problem()], rejectsWrites });
+  await watch.runOnce();
+  expect([lines, readings()]).toEqual([[began], 1]);
+});
+
+test('the problems are read when the reports of processes have changed, and not otherwise', async () => {
+  const fleet: Parameters<typeof createWatch>[0] = { problems: [], reports: [] };
+  const { readings } = createWatch(fleet);
+  await pollOnce();
+  const before = readings();
+  fleet.reports = [{ id: 'b', missing: [], refusesSince: '2026-11-28T12:00:00Z' }];
+  await pollOnce();
+  // Each `pollOnce` runs the regular reading too.
+  expect([before, readings()]).toEqual([1, 3]);
 });
 
 test('an outage does not confirm a warning, which may be a value from its end', async () => {
