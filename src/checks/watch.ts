@@ -21,8 +21,9 @@ const CONFIRM_MS = 500;
 /** Milliseconds after SILENT_SECONDS without a heartbeat at which the process is read as silent. */
 const SILENCE_MARGIN_MS = 50;
 
-/** Minimum milliseconds between two lines about the start of one problem. */
-const REPEAT_MS = 60_000;
+/** A problem flaps if it starts more often than MAX_STARTS times within FLAP_MS, until it has not changed for FLAP_MS. */
+const FLAP_MS = 60_000;
+const MAX_STARTS = 3;
 
 /** The fleet at one point in time, with its problems. */
 export type Evaluated = Readings & { problems: readonly Problem[] };
@@ -39,7 +40,7 @@ interface WatchOptions {
   log: Pick<Log, 'warn' | 'info'>;
 }
 
-/** A problem that exists now, or existed in the last REPEAT_MS. Times are from `performance.now()`. */
+/** A problem that exists now, or existed in the last FLAP_MS. Times are from `performance.now()`. */
 interface Watched {
   problem: Problem;
   firstAt: number;
@@ -48,10 +49,12 @@ interface Watched {
   isMissing: boolean;
   /** Time of the end; undefined while the problem exists. */
   endedAt?: number | undefined;
-  /** Time of the last line about the start; undefined if there was none. */
-  loggedAt?: number | undefined;
-  /** Whether the last line of the problem is about its start. */
-  isLogged: boolean;
+  /** Times of the confirmed starts within FLAP_MS, the latest last. */
+  starts: number[];
+  /** Time of the latest confirmed start or end. */
+  changedAt: number;
+  /** Whether the line about flapping was written. No line about a start or an end follows until the problem is steady. */
+  isFlapping: boolean;
 }
 
 /**
@@ -126,7 +129,9 @@ export class ProblemWatch implements Service {
     const isUnconfirmed = this.#noteFound(problems, now, isOutage);
     // While a store is away, its problem hides others, which have not ended.
     const isWhole = evaluated.lacking.length === 0 && !evaluated.unread;
-    const isMissed = isWhole && this.#noteMissing(new Set(problems.map(keyOf)), now);
+    const found = new Set(problems.map(keyOf));
+    const isMissed = isWhole && this.#noteMissing(found, now);
+    this.#noteSteady(found, now);
     this.#current = problems.filter((one) => this.#watched.get(keyOf(one))?.isConfirmed);
     return isUnconfirmed || isMissed;
   }
@@ -155,16 +160,14 @@ export class ProblemWatch implements Service {
       // Only critical problems describe an outage. Readings during its end find others that do not last.
       const isConfirmed = !isNew || (problem.severity === 'critical' && isOutage);
       const one: Watched = {
-        ...(known ?? { isLogged: false }),
+        ...(known ?? { starts: [], changedAt: now, isFlapping: false }),
         ...{ problem, isConfirmed, isMissing: false, endedAt: undefined },
         firstAt: isNew ? now : known.firstAt,
       };
       this.#watched.set(keyOf(problem), one);
       isUnconfirmed ||= !isConfirmed;
-      const isTooSoon = one.loggedAt !== undefined && now - one.loggedAt < REPEAT_MS;
-      if (!isConfirmed || one.isLogged || isTooSoon) continue;
-      Object.assign(one, { isLogged: true, loggedAt: now });
-      this.#logStart(problem);
+      const isStart = isConfirmed && (isNew || !known.isConfirmed);
+      if (isStart) this.#noteStart(one, now);
     }
     return isUnconfirmed;
   }
@@ -174,24 +177,47 @@ export class ProblemWatch implements Service {
     for (const [key, one] of this.#watched) {
       if (found.has(key)) continue;
       if (one.endedAt !== undefined) {
-        if (now - (one.loggedAt ?? 0) >= REPEAT_MS) this.#watched.delete(key);
-      } else if (!one.isConfirmed) this.#watched.delete(key);
-      else if (!one.isMissing) {
+        if (!one.isFlapping && now - one.changedAt >= FLAP_MS) this.#watched.delete(key);
+      } else if (!one.isConfirmed) {
+        // The starts of a problem are kept for the next one.
+        one.endedAt = now;
+      } else if (!one.isMissing) {
         one.isMissing = true;
         isUnconfirmed = true;
       } else {
-        one.endedAt = now;
-        if (one.isLogged) this.#logEnd(one, now);
-        one.isLogged = false;
+        Object.assign(one, { endedAt: now, changedAt: now });
+        if (!one.isFlapping) this.#logEnd(one, now);
       }
     }
     return isUnconfirmed;
   }
 
-  #logStart({ id, subject, severity, sentence, since }: Problem): void {
+  #noteStart(one: Watched, now: number): void {
+    one.starts = [...one.starts.filter((at) => now - at < FLAP_MS), now].slice(-MAX_STARTS - 1);
+    one.changedAt = now;
+    if (one.isFlapping) return;
+    one.isFlapping = one.starts.length > MAX_STARTS;
+    if (!one.isFlapping) this.#logStart(one.problem);
+    else this.#logStart(one.problem, 'problem flaps', { starts: one.starts.length, seconds: FLAP_MS / 1000 });
+  }
+
+  /** Logs the state of each problem that flapped and has not changed for FLAP_MS. */
+  #noteSteady(found: ReadonlySet<string>, now: number): void {
+    for (const [key, one] of this.#watched) {
+      if (!one.isFlapping || now - one.changedAt < FLAP_MS) continue;
+      // The state of a problem that a missing store hides is not known.
+      if (one.endedAt === undefined && !found.has(key)) continue;
+      one.isFlapping = false;
+      if (one.endedAt === undefined) this.#logStart(one.problem);
+      else this.#logEnd(one, one.endedAt);
+    }
+  }
+
+  #logStart(problem: Problem, text = 'problem began', more: object = {}): void {
     if (!this.#isSpeaker) return;
+    const { id, subject, severity, sentence, since } = problem;
     const level = severity === 'info' ? 'info' : 'warn';
-    this.#options.log[level]({ check: id, subject, severity, problem: sentence, since }, 'problem began');
+    this.#options.log[level]({ check: id, subject, severity, problem: sentence, since, ...more }, text);
   }
 
   #logEnd({ problem: { id, subject, sentence }, firstAt }: Watched, now: number): void {

@@ -54,7 +54,6 @@ async function wakeRedis(): Promise<void> {
 
 describe.each(faults)('$fault $store', ({ store, begin, end }) => {
   test('the fault is named within a second, and no other problem is listed', async ({ annotate }) => {
-    await surfaces.untilLoggable(away[store]);
     await surfaces.untilNormal();
     const lines = processes.map(({ log }) => log.length);
     let ended: Promise<unknown> | undefined;

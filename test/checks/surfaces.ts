@@ -82,15 +82,6 @@ export function surfacesOf(fleet: Fleet, board: Member) {
     },
     /** Sentences of the problems whose start the web process logged. */
     log: async (): Promise<string[]> => starts(web()).map(({ problem }) => String(problem)),
-    /** Resolves a minute after the web process logged the start of a matching problem, when it may log it again. */
-    untilLoggable(pattern: RegExp) {
-      const last = Math.max(
-        ...starts(web())
-          .filter(({ problem }) => pattern.test(String(problem)))
-          .map(({ time }) => Date.parse(String(time))),
-      );
-      return waitUntil(() => Date.now() - last > 61_000, { what: 'the end of the minute', deadline: 90_000 });
-    },
     /** Resolves when the web process has logged the end of a matching problem. */
     ended: (pattern: RegExp) =>
       waitUntil(

@@ -108,18 +108,51 @@ test('an outage does not confirm a warning, which may be a value from its end', 
   expect([watch.problems(), lines]).toEqual([[], []]);
 });
 
-test('a problem that returns within a minute is logged again only after the minute', async () => {
+/** Lets the problem end and start again the given number of times. */
+async function startAgain(
+  { watch }: ReturnType<typeof createWatch>,
+  fleet: { problems: Problem[] },
+  times: number,
+) {
+  for (let left = times; left > 0; left--)
+    for (const problems of [[], [problem()]]) {
+      fleet.problems = problems;
+      await watch.runOnce();
+    }
+}
+
+test('each start and each end of a problem is logged, also within a minute', async () => {
   const fleet = { problems: [problem()] };
-  const { watch, lines } = createWatch(fleet, true);
-  for (const problems of [[problem()], [], [problem()], [], [problem()]]) {
-    fleet.problems = problems;
-    await watch.runOnce();
-  }
-  expect(lines).toEqual([began, ended]);
-  passMinute();
-  await watch.runOnce();
-  expect(lines).toEqual([began, ended, began]);
+  const watched = createWatch(fleet, true);
+  await watched.watch.runOnce();
+  await startAgain(watched, fleet, 2);
+  expect(watched.lines).toEqual([began, ended, began, ended, began]);
 });
+
+const flaps = expect.objectContaining({
+  ...{ level: 'warn', text: 'problem flaps', check: 'no-worker', starts: 4, seconds: 60 },
+});
+
+test.each([
+  ['exists', [problem()], began],
+  ['has ended', [], ended],
+])(
+  'a fourth start within a minute is logged as flapping, and a steady state as %s',
+  async (_, last, line) => {
+    const fleet = { problems: [problem()] };
+    const watched = createWatch(fleet, true);
+    await watched.watch.runOnce();
+    await startAgain(watched, fleet, 4);
+    const lines = [began, ended, began, ended, began, ended, flaps];
+    expect(watched.lines).toEqual(lines);
+    fleet.problems = last;
+    await watched.watch.runOnce();
+    expect(watched.lines).toEqual(lines);
+    passMinute();
+    await watched.watch.runOnce();
+    expect(watched.lines).toEqual([...lines, line]);
+  },
+);
 
 test('an unreachable store does not end the problems that it hides', async () => {
   const fleet: Parameters<typeof createWatch>[0] = { problems: [problem()] };
