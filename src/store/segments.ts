@@ -26,17 +26,25 @@ interface EvaluatedUsers {
   sample: string[];
   /** Id of the last evaluated user. Undefined if there was no user. */
   last: string | undefined;
+  /** Number of users that each part of the filter matches. */
+  parts: number[];
 }
 
-/** Reads a range of the primary key, then makes one lookup per user and filter. */
-const evaluateStatement = (condition: string) => `
+/**
+ * Reads a range of the primary key, then makes one lookup per user and condition. A subquery with a limit keeps its
+ * columns, so that Postgres evaluates a condition once for each user.
+ *
+ * @param whole SQL on `page.part_0`, `page.part_1` and so on, which are the conditions
+ */
+const evaluateStatement = (conditions: readonly string[], whole: string) => `
   select
     count(*)::integer as read,
-    (count(*) filter (where page.matches))::integer as matched,
-    coalesce((array_agg(page.id order by page.id) filter (where page.matches))[1:$4::integer], '{}') as sample,
-    (array_agg(page.id order by page.id desc))[1] as last
+    (count(*) filter (where ${whole}))::integer as matched,
+    coalesce((array_agg(page.id order by page.id) filter (where ${whole}))[1:$4::integer], '{}') as sample,
+    (array_agg(page.id order by page.id desc))[1] as last,
+    array[${conditions.map((_, index) => `count(*) filter (where page.part_${index})`).join(', ')}]::integer[] as parts
   from (
-    select profiles.id, ${condition} as matches
+    select ${['profiles.id', ...conditions.map((condition, index) => `${condition} as part_${index}`)].join(', ')}
     from profiles
     where profiles.workspace_id = $1::uuid and profiles.id > $2::uuid
     order by profiles.workspace_id, profiles.id
@@ -47,6 +55,8 @@ const evaluateStatement = (condition: string) => `
 interface Part {
   workspaceId: string;
   definition: Definition;
+  /** Whether each filter in `all` or `any` is a part of its own. Default: the whole filter is one part. */
+  bySubfilter?: boolean;
   /** Id of the user after whom the page begins. */
   after: string;
   /** Maximum number of users. */
@@ -58,14 +68,29 @@ interface Part {
 /** Evaluates a filter for a limited page of users, because a workspace may have millions. */
 export async function evaluateUsers(
   pool: Pick<Pool, 'query'>,
-  { workspaceId, definition, after, limit, sample }: Part,
+  { workspaceId, definition, bySubfilter = false, after, limit, sample }: Part,
 ): Promise<EvaluatedUsers> {
-  const condition = conditionOf(definition, 4);
+  const { parts, operator } = bySubfilter ? partsOf(definition) : { parts: [definition], operator: 'and' };
+  const values: unknown[] = [workspaceId, after, limit, sample];
+  const conditions = parts.map((part) => {
+    const condition = conditionOf(part, values.length);
+    values.push(...condition.values);
+    return condition.text;
+  });
+  const whole = conditions.map((_, index) => `page.part_${index}`).join(` ${operator} `) || 'true';
   const { rows } = await pool.query<Omit<EvaluatedUsers, 'last'> & { last: string | null }>({
-    text: evaluateStatement(condition.text),
-    values: [workspaceId, after, limit, sample, ...condition.values],
+    text: evaluateStatement(conditions, whole),
+    values,
   });
   return { ...rows[0]!, last: rows[0]!.last ?? undefined };
+}
+
+/** Returns the filters of `all` or `any` with their operator; another filter is its only part. */
+function partsOf(definition: Definition): { parts: readonly Definition[]; operator: string } {
+  if ('all' in definition) return { parts: definition.all, operator: 'and' };
+  // Without filters, `any` matches no user.
+  if ('any' in definition && definition.any.length > 0) return { parts: definition.any, operator: 'or' };
+  return { parts: [definition], operator: 'and' };
 }
 
 /** Returns segments that are not archived, by time of creation. Ids are UUIDv7, which follow that time. */

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { countUsers } from '../../src/board/pages/segment-count.ts';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
 import type { Visitor } from './people.ts';
 
@@ -64,6 +66,19 @@ describe('a segment', () => {
     expect(definition.length).toBeGreaterThan(211_000);
     const words = { name: 'Long', purpose: '', definition };
     expect((await sends(scene.operator, '/segments', { action: 'create', ...words })).to).toContain('done=');
+  });
+
+  test('a count ends when its time is over, with the counts of all filters so far', async () => {
+    const counted = await countUsers(scene.installation.database.pool, {
+      ...{ workspaceId: scene.shop, bySubfilter: true, after: NIL_UUID, sample: 1, milliseconds: 0 },
+      definition: {
+        any: [{ attribute: 'country', equals: 'DE' }, { none: [{ attribute: 'country', equals: 'DE' }] }],
+      },
+    });
+    expect(counted).toEqual({
+      ...{ read: 100, matched: 100, sample: [expect.any(String)], after: expect.any(String) },
+      parts: [100, 0],
+    });
   });
 
   test('a count continues at the position where the previous count stopped', async () => {
@@ -150,6 +165,7 @@ test('rows are counted, named and saved as a filter, and a wrong value stays at 
   const send = async (
     action: string,
     rows: [kind: string, name: string, operator: string, value: string][],
+    more: [name: string, value: string][] = [],
   ) => {
     const body = new URLSearchParams({
       action,
@@ -161,6 +177,7 @@ test('rows are counted, named and saved as a filter, and a wrong value stays at 
     for (const [kind, name, operator, value] of rows)
       for (const [field, text] of Object.entries({ kind, name, operator, value }))
         body.append(`row_${field}`, text);
+    for (const [field, text] of more) body.append(field, text);
     const answer = await scene.operator.send('POST', '/segments', { body, headers: { accept: 'text/html' } });
     return { status: answer.status, text: await answer.text() };
   };
@@ -170,7 +187,20 @@ test('rows are counted, named and saved as a filter, and a wrong value stays at 
   expect((await send('remove_row_0', [first])).text).not.toContain('<legend>Row');
   const second: [string, string, string, string] = ['custom_attribute', 'age', 'more_than', '7'];
   const counted = await send('count', [first, second]);
-  expect(counted.text).toMatch(/(?:role="status">\d+ users? of (?:all|the first) \d+<[\s\S]*){2}/);
+  expect(counted.text).toMatch(/(?:role="status">\d+ users? of all 2,501<[\s\S]*){2}/);
+  const inGermany: [string, string, string, string] = ['attribute', 'country', 'equals', 'DE'];
+  expect((await send('count', [first, inGermany])).text).toContain('2,500 users of all 2,501<');
+  const [{ after }] = await scene.query(
+    'select id as after from profiles where workspace_id = $1 order by id offset 1999 limit 1',
+    scene.shop,
+  );
+  const before = { after, users: '2000', matched: '2000' };
+  const continued = await send(
+    'count',
+    [first, inGermany],
+    [...Object.entries(before), ...['7', '2000'].map((number): [string, string] => ['row_matched', number])],
+  );
+  expect(continued.text).toMatch(/[78] users of all 2,501<[\s\S]*2,500 users of all 2,501</);
   const wrong = await send('create', [first, ['custom_attribute', 'age', 'more_than', 'many']]);
   expect(wrong.status).toBe(400);
   expect(wrong.text).toMatch(/name="row_value" value="many"[^>]*aria-invalid="true"/);

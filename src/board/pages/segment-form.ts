@@ -14,19 +14,12 @@ import {
 import { isUuid } from '../../profile/values.ts';
 import { Refusal } from '../../resources/refusal.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
-import { evaluateUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
+import type { SegmentWords, ShownSegment } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { lacking, PageError, type PageServices, type Visit } from '../console.ts';
 import { count, MASK, pathWith } from '../layout.ts';
-import {
-  definitionOfRow,
-  definitionOfRows,
-  emptyRow,
-  type Rows,
-  readRows,
-  rowFields,
-  rowsOf,
-} from './segment-rows.ts';
+import { countUsers } from './segment-count.ts';
+import { definitionOfRows, emptyRow, type Rows, readRows, rowFields, rowsOf } from './segment-rows.ts';
 
 const MAX_NAME = 255;
 const MAX_PURPOSE = 1000;
@@ -34,11 +27,8 @@ const MAX_PURPOSE = 1000;
 /** Maximum form size in bytes. URL encoding takes up to four bytes per character of JSON. */
 export const FORM_BYTES = 4 * MAX_DEFINITION_CHARACTERS;
 
-/** Milliseconds after which a count shows its intermediate result. */
-const COUNT_MS = 1000;
-
-/** Users per statement. The first statement reads few; later statements read as many as the remaining time allows. */
-const USERS_PER_STATEMENT = { first: 100, least: 20, most: 1000 };
+/** Milliseconds of a count. The first count is a page, which takes at most 300 ms; a continued count may take longer. */
+const COUNT_MS = { first: 250, continued: 1000 };
 
 /** Maximum number of concurrent counts. Each keeps Postgres busy for a second. */
 const MAX_CONCURRENT_COUNTS = 2;
@@ -223,18 +213,14 @@ export async function tryAgain(
   }
 }
 
-/** Returns how many users the next statement reads, so that it ends within the time of the count. */
-export function nextLimit(read: number, elapsed: number): number {
-  const { least, most: max } = USERS_PER_STATEMENT;
-  const affordable = Math.floor(((COUNT_MS - elapsed) * read) / Math.max(1, elapsed));
-  return Math.max(least, Math.min(max, affordable));
-}
-
 /** Result of a count: the users of the filter, and of each row. */
 interface Counted {
   counted: Part;
   counts?: (string | undefined)[] | undefined;
 }
+
+/** Reads a number that the form of a continued count sends; 0 if there is none. */
+const numberIn = (text: string) => (/^\d{1,12}$/.test(text) ? Number(text) : 0);
 
 /** Returns the fields of the submitted rows, for the form that continues a count. */
 function sentRows({ field, fields }: Visit<PageServices>): [string, string][] {
@@ -244,61 +230,39 @@ function sentRows({ field, fields }: Visit<PageServices>): [string, string][] {
   );
 }
 
-/** Number of users, the oldest first, on which each row is counted. */
-const ROW_USERS = 200;
-
-/** Counts the users of each row among the oldest users of the workspace. */
-async function countRows(visit: Visit<PageServices>, workspaceId: string): Promise<string[] | undefined> {
-  const { rows } = givenIn(visit);
-  if (!rows) return undefined;
-  const counts: string[] = [];
-  for (const [index, row] of rows.rows.entries()) {
-    const definition = definitionOfRow(row, index);
-    const part = { workspaceId, definition, after: NIL_UUID, limit: ROW_USERS, sample: 0 };
-    const { matched, read } = await evaluateUsers(visit.services.database.pool, part);
-    counts.push(`${count(matched, 'user')} of ${read < ROW_USERS ? 'all' : 'the first'} ${read}`);
-  }
-  return counts;
-}
-
-/** Counts users for at most about a second, from where the previous count ended. */
+/** Counts users for the time of COUNT_MS, from where the previous count ended. */
 export async function countMembers(
   visit: Visit<PageServices>,
   workspace: Workspace,
   action: string,
 ): Promise<Counted> {
-  const { services, viewer, field } = visit;
+  const { services, viewer, field, fields } = visit;
   const workspaceId = workspace.id;
   if (!viewer.can('users', workspaceId)) throw lacking('users');
   const definition = filterIn(visit);
   if (usesPersonalData(definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
   if (counts >= MAX_CONCURRENT_COUNTS)
     throw new PageError(503, 'Too many counts are running. Try again in a few seconds.');
-  const number = (name: string) => (/^\d{1,12}$/.test(field(name)) ? Number(field(name)) : 0);
-  let [users, matched] = [number('users'), number('matched')];
-  let after: string | undefined = isUuid(field('after')) ? field('after') : NIL_UUID;
-  const sample: string[] = [];
-  const started = performance.now();
-  let limit = USERS_PER_STATEMENT.first;
-  let read = 0;
-  let rowCounts: string[] | undefined;
+  const isOfRows = field('source') === 'rows';
+  const isContinued = isUuid(field('after'));
   counts++;
-  try {
-    // A continued count has shown them.
-    if (users === 0) rowCounts = await countRows(visit, workspaceId);
-    do {
-      const part = { workspaceId, definition, after, limit, sample: SAMPLE - sample.length };
-      const evaluated = await evaluateUsers(services.database.pool, part);
-      read += evaluated.read;
-      users += evaluated.read;
-      matched += evaluated.matched;
-      sample.push(...evaluated.sample);
-      after = evaluated.read < limit ? undefined : evaluated.last;
-      limit = nextLimit(read, performance.now() - started);
-    } while (after !== undefined && performance.now() - started < COUNT_MS);
-  } finally {
+  const {
+    read,
+    matched: found,
+    parts,
+    sample,
+    after,
+  } = await countUsers(services.database.pool, {
+    ...{ workspaceId, definition, bySubfilter: isOfRows, sample: SAMPLE },
+    after: isContinued ? field('after') : NIL_UUID,
+    milliseconds: isContinued ? COUNT_MS.continued : COUNT_MS.first,
+  }).finally(() => {
     counts--;
-  }
+  });
+  const users = numberIn(field('users')) + read;
+  const matched = numberIn(field('matched')) + found;
+  const rowsBefore = fields('row_matched').map(numberIn);
+  const ofRows = isOfRows ? parts.map((number, index) => number + (rowsBefore[index] ?? 0)) : [];
   const kept = { workspace: workspaceId, definition: field('definition'), name: field('name') };
   const pii = viewer.can('pii', workspaceId);
   const sampled = await readProfiles(services.database.pool, workspaceId, { ids: sample, fields: [] });
@@ -316,10 +280,11 @@ export async function countMembers(
 ${sampled.length > 0 && html`<p>Among them:</p><ul>${sampled.map((user) => html`<li><a href="${pathWith(`/users/${toServiceId(user.id)}`, { workspace: workspaceId })}">${nameOf(user)}</a></li>`)}</ul>`}
 ${
   after !== undefined &&
-  html`<form method="post" action="${action}">${[...Object.entries(hidden), ...sentRows(visit)].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
+  html`<form method="post" action="${action}">${[...Object.entries(hidden), ...sentRows(visit), ...ofRows.map((number) => ['row_matched', String(number)])].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
 <p class="actions"><button name="action" value="count">Continue counting</button></p></form>`
 }</div>`;
-  return { counted, counts: rowCounts };
+  const among = after === undefined ? `all ${grouped(users)}` : `the oldest ${grouped(users)} so far`;
+  return { counted, counts: ofRows.map((number) => `${count(number, 'user')} of ${among}`) };
 }
 
 /** Formats a part of a number as percent with one decimal at most. Only an empty part is 0 %, and only the whole 100 %. */
