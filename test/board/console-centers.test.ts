@@ -1,6 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { toProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { PostgresClient } from '../../src/store/postgres-client.ts';
 import { type Console, html, openConsole, page, post } from './console-scene.ts';
 import type { Visitor } from './people.ts';
 
@@ -34,6 +35,14 @@ describe('groups', () => {
     expect(text).not.toContain('ada@gmail.com');
     expect((await page(viewer, '/groups')).text).not.toContain('no state');
     await scene.query('delete from subscription_states');
+  });
+
+  test('the page of groups searches the selected user once', async () => {
+    const query = vi.spyOn(PostgresClient.prototype, 'query');
+    onTestFinished(() => query.mockRestore());
+    expect((await page(scene.operator, '/groups?workspace=shop&user=user-1')).text).toContain('no state');
+    const named = query.mock.calls.map(([given]) => (given as { name?: string } | undefined)?.name);
+    expect(named.filter((name) => name === 'search-users')).toHaveLength(1);
   });
 
   test('a user cannot be found by an address without the right to see addresses', async () => {

@@ -56,12 +56,24 @@ interface Chosen {
   problem?: string;
 }
 
+type UserVisit = Pick<Visit<PageServices>, 'services' | 'viewer' | 'query'>;
+
+/** Users of the requests in progress, because several parts of a page need the user. */
+const chosenUsers = new WeakMap<UserVisit, Promise<Chosen>>();
+
 /**
- * Finds the user whose identifier is in the query: any that the search of users takes in full.
+ * Finds the user whose identifier is in the query: any that the search of users takes in full. Reads the user once for each
+ * request, in the workspace of the first call.
  * @throws {PageError} if the viewer may not see users
  */
-export async function chosenUser(
-  { services, viewer, query }: Pick<Visit<PageServices>, 'services' | 'viewer' | 'query'>,
+export function chosenUser(visit: UserVisit, workspace: Workspace): Promise<Chosen> {
+  const chosen = chosenUsers.get(visit) ?? findUser(visit, workspace);
+  chosenUsers.set(visit, chosen);
+  return chosen;
+}
+
+async function findUser(
+  { services, viewer, query }: UserVisit,
   { id: workspaceId }: Workspace,
 ): Promise<Chosen> {
   const text = query('user');
