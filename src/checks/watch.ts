@@ -205,7 +205,7 @@ export class ProblemWatch implements Service {
   #noteSteady(found: ReadonlySet<string>, now: number): void {
     for (const [key, one] of this.#watched) {
       if (!one.isFlapping || now - one.changedAt < FLAP_MS) continue;
-      // The state of a problem that a missing store hides is not known.
+      // A missing store hides the problem.
       if (one.endedAt === undefined && !found.has(key)) continue;
       one.isFlapping = false;
       if (one.endedAt === undefined) this.#logStart(one.problem);

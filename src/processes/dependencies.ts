@@ -13,7 +13,7 @@ import { type PoolMode, UnsupportedPooling, withPooling } from '../store/pooling
 
 /**
  * Maximum milliseconds for the answer of a dependency. A dependency counts as missing after two failed checks, so a store
- * that stops for less than 2 * PATIENCE_MS + CONFIRM_MS, for example for an fsync, is not missing.
+ * may stop for 2 * PATIENCE_MS + CONFIRM_MS, for example for an fsync.
  */
 const PATIENCE_MS = 300;
 

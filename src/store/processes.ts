@@ -347,7 +347,7 @@ const reports = `
   order by processes.id
   limit $1::integer`;
 
-/** What a process reports about its stores. */
+/** A process with the stores that it misses. */
 interface StoreReport {
   id: string;
   missing: string[];
