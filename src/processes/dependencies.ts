@@ -223,6 +223,8 @@ export function watchDependencies({
     }
   }
 
+  const confirmedNow = () => lacking.filter(({ name }) => since.has(name));
+
   void checkRepeatedly();
   return {
     name: 'dependencies',
@@ -232,8 +234,8 @@ export function watchDependencies({
       const found = await findLacking(present, connection, { pings, patience: READY_PATIENCE_MS });
       return found.map(({ name }) => name);
     },
-    missing: () => [...since.keys()],
-    lacking: () => [...since].map(([name, begun]) => ({ name, since: begun })),
+    missing: () => confirmedNow().map(({ name }) => name),
+    lacking: () => confirmedNow().map(({ name }) => ({ name, since: since.get(name) })),
     isReadOnly: () => isReadOnly && !lacking.some(({ name }) => name === 'postgres'),
     onChange(listener) {
       changed = listener;
