@@ -30,8 +30,8 @@ test('the list of migrations is read every 10 s and after an outage of Postgres'
   vi.useFakeTimers();
   const { statements, answers, dependencies } = watch();
   await vi.advanceTimersByTimeAsync(9800);
-  expect(statements).toEqual(['migrations', ...Array(20).fill('read-only')]);
-  await vi.advanceTimersByTimeAsync(500);
+  expect(statements).toEqual(['migrations', ...Array(40).fill('read-only')]);
+  await vi.advanceTimersByTimeAsync(400);
   expect(statements.slice(-2)).toEqual(['migrations', 'read-only']);
   await vi.advanceTimersByTimeAsync(500);
   answers.isAway = true;
@@ -49,7 +49,7 @@ test('dependencies are checked less often while the pollers of the process are s
   vi.useFakeTimers();
   setPollPace((every) => every * 10);
   const { statements, dependencies } = watch();
-  await vi.advanceTimersByTimeAsync(4900);
+  await vi.advanceTimersByTimeAsync(2400);
   expect(statements).toEqual(['migrations', 'read-only']);
   await vi.advanceTimersByTimeAsync(200);
   expect(statements).toEqual(['migrations', 'read-only', 'read-only']);

@@ -92,7 +92,7 @@ export const onPg: Record<string, Record<string, Reason>> = {
     lockGiven: 'lock',
   },
   'preference-centers.ts': { findKeptProfile: 'join', findLinkUser: 'clock', revokeLinks: 'clock' },
-  'processes.ts': { hasWorkers: 'clock', readEnds: 'clock' },
+  'processes.ts': { hasWorkers: 'clock', listReports: 'expression', readEnds: 'clock' },
   'profile-search.ts': { findExported: 'set', newestUsers: 'join', searchUsers: 'join' },
   'queue-losses.ts': { hasLostSince: 'hot', listLosses: 'checks' },
   'queue-shards.ts': { leaveShards: 'set' },
