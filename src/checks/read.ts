@@ -44,6 +44,9 @@ const PAST_MS = 30_000;
  */
 const GRACE_MS = 8000;
 
+/** Milliseconds of an outage from which heartbeats can be so old that their processes seem silent. */
+const LONG_OUTAGE_MS = 5000;
+
 /** Stores that a reader reads. */
 export interface ReaderStores {
   pool: Pool;
@@ -114,7 +117,11 @@ export function createReader(
   function note(name: Dependency, isAway: boolean): void {
     if (isAway) {
       if (!away.has(name)) away.set(name, new Date(Date.now()));
-    } else if (away.delete(name)) answeredAt.set(name, performance.now());
+      return;
+    }
+    const since = away.get(name);
+    away.delete(name);
+    if (since && Date.now() - since.getTime() >= LONG_OUTAGE_MS) answeredAt.set(name, performance.now());
   }
 
   const cameBack = () => Math.max(...answeredAt.values()) > performance.now() - GRACE_MS;

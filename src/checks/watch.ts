@@ -6,6 +6,9 @@ import type { Problem } from './check.ts';
 import type { Lacking, Readings } from './readings.ts';
 import { living } from './text.ts';
 
+/** Id of the check for writes that Postgres refused. */
+const REFUSED_WRITES = 'postgres-rejects-writes';
+
 /** Milliseconds between two readings. Processes send heartbeats as often. */
 const READ_MS = BEAT_SECONDS * 1000;
 
@@ -124,9 +127,7 @@ export class ProblemWatch implements Service {
     const { problems } = evaluated;
     this.#elect(evaluated);
     this.#scheduleSilence(evaluated);
-    // Postgres itself has named a refused write.
-    const isOutage = this.#options.isOutage() || evaluated.rejectsWrites !== undefined;
-    const isUnconfirmed = this.#noteFound(problems, now, isOutage);
+    const isUnconfirmed = this.#noteFound(problems, now, this.#options.isOutage());
     // While a store is away, its problem hides others, which have not ended.
     const isWhole = evaluated.lacking.length === 0 && !evaluated.unread;
     const found = new Set(problems.map(keyOf));
@@ -157,8 +158,10 @@ export class ProblemWatch implements Service {
     for (const problem of problems) {
       const known = this.#watched.get(keyOf(problem));
       const isNew = known === undefined || known.endedAt !== undefined;
-      // Only critical problems describe an outage. Readings during its end find others that do not last.
-      const isConfirmed = !isNew || (problem.severity === 'critical' && isOutage);
+      // Only critical problems describe an outage. Readings during its end find others that do not last. A refused write
+      // needs no second reading, because Postgres itself refused it.
+      const isConfirmed =
+        !isNew || problem.id === REFUSED_WRITES || (problem.severity === 'critical' && isOutage);
       const one: Watched = {
         ...(known ?? { starts: [], changedAt: now, isFlapping: false }),
         ...{ problem, isConfirmed, isMissing: false, endedAt: undefined },
@@ -205,6 +208,7 @@ export class ProblemWatch implements Service {
   #noteSteady(found: ReadonlySet<string>, now: number): void {
     for (const [key, one] of this.#watched) {
       if (!one.isFlapping || now - one.changedAt < FLAP_MS) continue;
+      if (one.endedAt === undefined && !one.isConfirmed) continue;
       // A missing store hides the problem.
       if (one.endedAt === undefined && !found.has(key)) continue;
       one.isFlapping = false;

@@ -92,7 +92,10 @@ export async function keyChoices(
   return { key: Object.fromEntries(keys.map((one) => [one.id, one.name])) };
 }
 
-/** Returns the identifiers of the user in the filter. @throws if the acting user may not see users */
+const NEEDS_PII =
+  'Without the permission “view_pii”, users are not found by email addresses, phone numbers, or external ids that look like one.';
+
+/** Returns the identifiers of the user in the filter; undefined if they need `view_pii`. @throws if the acting user may not see users */
 function readUser(context: Context, workspaceId: string, text: string) {
   context.requirePermit('users', workspaceId);
   const pii = context.hasPermit('pii', workspaceId);
@@ -196,9 +199,10 @@ export const requests = describeResource<ShownRequest>({
     const [workspaceId] = owners;
     if (workspaceId === undefined) return [];
     const given = filters as Filters;
+    const user = given.user === undefined ? undefined : await readUser(context, workspaceId, given.user);
+    if (given.user !== undefined && user === undefined) return { rows: [], note: NEEDS_PII };
     const { requests: listed, boundary } = await readLatestRequests(database.pool, {
-      ...{ workspaceId, before, limit, isWanted: wantedBy(given) },
-      user: given.user === undefined ? undefined : await readUser(context, workspaceId, given.user),
+      ...{ workspaceId, before, limit, user, isWanted: wantedBy(given) },
     });
     const page = listed.slice(0, limit);
     const names = await namesOfKeys(

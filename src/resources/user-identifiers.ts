@@ -38,12 +38,13 @@ export function identifiersOf(
  *
  * @param given.text external id, service id, alias as `label:name`, email address or phone number
  * @param given.pii whether users are found by personal data. Otherwise only by ids that do not look like an address
+ * @returns undefined if the identifier needs `pii`
  */
 export async function findIdentifiers(
   { pool }: Pick<Database, 'pool'>,
   { workspaceId, text, pii }: { workspaceId: string; text: string; pii: boolean },
-): Promise<NamedUntil[]> {
-  if (!pii && isAddress(text)) return [];
+): Promise<NamedUntil[] | undefined> {
+  if (!pii && isAddress(text)) return undefined;
   const { id, alias, email, phone } = parseUserSearch(text);
   const isExternalId = Buffer.byteLength(text) <= MAX_EXTERNAL_ID_BYTES;
   const search: UserSearch = {

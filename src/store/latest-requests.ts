@@ -12,10 +12,15 @@ import { type NamedUntil, selectRefusedOfUser } from './refused-of-users.ts';
  * most of them may belong to other workspaces or other users.
  */
 const ENVELOPES = 100;
-const MAX_ENVELOPES = 3200;
 const FAST_MS = 20;
 
-/** Milliseconds after which no further envelopes are read. */
+/**
+ * Maximum number of envelopes per read, which bounds its bytes: an envelope of an import has up to 24 KB. With a user,
+ * only matching envelopes leave Postgres, which compares each with every identifier.
+ */
+const MAX_ENVELOPES = 400;
+const MAX_COMPARED = 3200;
+
 const READ_MS = 150;
 
 /** Maximum number of requests with refused objects that are read. */
@@ -45,6 +50,8 @@ interface LatestPage {
   limit: number;
   /** Identifiers of a user, of which a request must name one. Absent: requests of any users. */
   user?: readonly NamedUntil[] | undefined;
+  /** Milliseconds after which no further envelopes are read. */
+  readMs?: number;
   isWanted(request: LatestRequest): boolean;
 }
 
@@ -54,7 +61,7 @@ interface LatestPage {
  */
 export async function readLatestRequests(
   pool: Pool,
-  { workspaceId, before, limit, user, isWanted }: LatestPage,
+  { workspaceId, before, limit, user, readMs = READ_MS, isWanted }: LatestPage,
 ): Promise<{ requests: LatestRequest[]; boundary: string | undefined }> {
   const requestById = new Map<string, LatestRequest>();
   const of = (id: string, keyId: string | undefined) => {
@@ -80,6 +87,7 @@ export async function readLatestRequests(
   const start = before === undefined ? now() : millisecondsOf(before);
   let boundary: string | undefined = refused.length === MAX_REFUSED ? refused.at(-1)!.requestId : undefined;
   let last = idsBetween(start, start + MAX_DELAY_MS)[1];
+  const most = named ? Math.max(ENVELOPES, MAX_COMPARED / named.checksums.length) : MAX_ENVELOPES;
   for (let size = ENVELOPES; ; ) {
     const begun = performance.now();
     const part = await readLatestTraces(pool, {
@@ -98,8 +106,10 @@ export async function readLatestRequests(
     const isEnough =
       [...requestById.values()].filter((one) => one.id > last && isWanted(one)).length >= limit;
     const ended = performance.now();
-    if (!isEnough && ended - from < READ_MS) {
-      if (ended - begun < FAST_MS) size = Math.min(2 * size, MAX_ENVELOPES);
+    // The envelopes of later requests are read as well, because a request can have waited for its body.
+    const isPast = before === undefined || last < before;
+    if (!isPast || (!isEnough && ended - from < readMs)) {
+      size = ended - begun < FAST_MS ? Math.min(2 * size, Math.floor(most)) : ENVELOPES;
       continue;
     }
     // The envelopes of an older request may not have been read.

@@ -14,7 +14,7 @@ const TRANSACTION_MS = 15_000;
  * @param size maximum number of connections of the pool
  */
 export function openDatabase(url: string, size: number, options: PoolOptions = {}): Database {
-  const { patience = PATIENCE } = options;
+  const { patience = PATIENCE, session } = options;
   const pool = openPool(url, size, options);
   const prisma = new PrismaClient({
     // By default, a transaction waits for a connection for only 2 s, which is shorter than a statement of the pool waits.
@@ -22,6 +22,8 @@ export function openDatabase(url: string, size: number, options: PoolOptions = {
     adapter: new PrismaPg({
       Client: PostgresClient,
       connectionString: url,
+      // Sent with the startup message if no pooler is between.
+      ...(session && { session }),
       max: Math.min(size, ROW_CONNECTIONS),
       idleTimeoutMillis: IDLE_TIMEOUT,
       connectionTimeoutMillis: patience.connection,

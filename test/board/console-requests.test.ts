@@ -4,6 +4,7 @@ import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { encodeTraces, userBytes } from '../../src/jobs/traces.ts';
 import { type Identifier, toProfileId } from '../../src/profile/identifier.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { readLatestRequests } from '../../src/store/latest-requests.ts';
 import { addRefusedOfUsers, dayOf, nameOf } from '../../src/store/refused-of-users.ts';
 import { openConsole, page } from './console-scene.ts';
 
@@ -174,7 +175,26 @@ describe('the requests of a user', () => {
     expect((await listed('user=user-1', await arrive('dev_console'))).status).toBe(403);
     const masked = await arrive('dev_console', 'view_user_profile');
     expect((await listed('user=user-1', masked)).ids).not.toEqual([]);
-    expect((await listed('user=ada%40gmail.com', masked)).ids).toEqual([]);
+    const { ids, text } = await listed('user=ada%40gmail.com', masked);
+    expect(ids).toEqual([]);
+    expect(text).toContain('Without the permission “view_pii”');
+  });
+
+  test('are read up to the given position, also if the requests of the minute after it take too long', async () => {
+    const wanted = await recordApplied(scene.key, { identifier: { external_id: 'earlier' } });
+    const before = uuidv7();
+    await scene.query(
+      `insert into ledger (envelope_id, applied_at, requests)
+       select uuid_v7_floor(now() + make_interval(secs => 10 + number / 1000.0)), now(), ledger.requests
+       from generate_series(1, 1000) as numbers (number)
+       cross join lateral (select requests from ledger where position($1::bytea in requests) = 0 limit 1) as ledger`,
+      userBytes(scene.shop, { external_id: 'earlier' }),
+    );
+    const { requests } = await readLatestRequests(scene.installation.database.pool, {
+      ...{ workspaceId: scene.shop, before, limit: 10, readMs: 0, isWanted: () => true },
+      user: [{ identifier: { external_id: 'earlier' } }],
+    });
+    expect(requests.map(({ id }) => id)).toEqual([wanted]);
   });
 
   test('are linked from the page of the user, and from each event with its request first', async () => {

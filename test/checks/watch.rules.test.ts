@@ -82,10 +82,20 @@ test('one reading is sufficient during an outage that the process has confirmed'
 });
 
 test('one reading is sufficient if a process reports that Postgres refuses its writes', async () => {
-  const rejectsWrites = { reason: 'No space left on device', since: new Date() };
-  const { watch, lines, readings } = createWatch({ problems: [problem()], rejectsWrites });
+  const refused = { ...problem(), id: 'postgres-rejects-writes' };
+  const { watch, lines, readings } = createWatch({ problems: [refused] });
   await watch.runOnce();
-  expect([lines, readings()]).toEqual([[began], 1]);
+  expect([lines.length, readings()]).toEqual([1, 1]);
+});
+
+test('a refused write does not confirm another problem', async () => {
+  const refused = { ...problem(), id: 'postgres-rejects-writes' };
+  const fleet = { problems: [refused, problem()] };
+  const { watch, lines } = createWatch(fleet);
+  const run = watch.runOnce();
+  fleet.problems = [refused];
+  await run;
+  expect(lines).toEqual([expect.objectContaining({ check: 'postgres-rejects-writes' })]);
 });
 
 test('the problems are read when the reports of processes have changed, and not otherwise', async () => {

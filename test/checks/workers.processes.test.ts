@@ -31,7 +31,7 @@ beforeAll(async () => {
 });
 
 const silent = ({ pid }: Member) =>
-  new RegExp(`^worker \\S+ \\(pid ${pid}\\) has sent no heartbeat for \\d+ s`);
+  new RegExp(`^worker \\S+ \\(pid ${pid}\\) has sent no heartbeat for (?:\\d+ min )?\\d+ s`);
 
 const everywhere = (pattern: RegExp) => surfaces.everywhere(pattern);
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, inject, test } from 'vitest';
+import { expect, inject, onTestFinished, test } from 'vitest';
 import { openPool } from '../../src/store/database.ts';
 import { causeOf, isPostgresUnavailable } from '../../src/store/error-cause.ts';
 import { exchangeArrivals, openFences } from '../../src/store/fences.ts';
@@ -62,13 +62,23 @@ test('statements about fences fail within 5 s when Postgres stays silent', async
 });
 
 test('a Prisma transaction without a free connection counts as an unavailable Postgres', async () => {
-  const patience = { connection: 300 };
+  const patience = { connection: 1000 };
   const database = openDatabase(inject('postgresUrl'), 1, { patience });
   const { prisma } = database;
+  // The connection is open before the transactions compete for it.
+  await prisma.$queryRaw`select 1`;
   const error = await prisma.$transaction(() =>
     prisma.$transaction(async () => {}).catch((failure: unknown) => failure),
   );
   expect(error).toMatchObject({ code: 'P2028' });
   expect([isPostgresUnavailable(error), causeOf(error)]).toEqual([true, 'infrastructure']);
   await database.stop();
+});
+
+test('the connections of the client of Prisma have the session settings of the pool', async () => {
+  const database = openDatabase(inject('postgresUrl'), 1, { session: { statement_timeout: 4321 } });
+  onTestFinished(database.stop);
+  await database.pool.query('select');
+  const [row] = await database.prisma.$queryRaw<{ statement_timeout: string }[]>`show statement_timeout`;
+  expect(row!.statement_timeout).toBe('4321ms');
 });
