@@ -95,8 +95,9 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
 
   test('the Prisma client reads every model that it has', async () => {
     const models = citus.prisma as unknown as Record<string, { findFirst(): Promise<unknown> }>;
-    for (const name of Object.values(Prisma.ModelName))
-      await models[name[0]!.toLowerCase() + name.slice(1)]!.findFirst();
+    // Citus rejects the recursive view in the form of the client. Only `penstock dev` reads it so, and its Postgres is its own.
+    const names = Object.values(Prisma.ModelName).filter((name) => name !== 'KeptDeadLetter');
+    for (const name of names) await models[name[0]!.toLowerCase() + name.slice(1)]!.findFirst();
   });
 
   test('the partition of a new month is colocated with the others, on all nodes', async () => {
