@@ -134,8 +134,8 @@ describe('the requests of a user', () => {
     const early = await recordApplied(scene.key, { identifier: { external_id: 'merged' } });
     await scene.query(
       `insert into merged_profiles (workspace_id, profile_id, kept_id, merged_at, external_id)
-       values ($1, $2, $3, clock_timestamp(), 'merged')`,
-      ...[scene.shop, uuidv7(), kept],
+       values ($1, $2, $3, $4, 'merged')`,
+      ...[scene.shop, uuidv7(), kept, new Date(Date.now() + 1000)],
     );
     const late = await recordApplied(scene.key, {
       ...{ identifier: { external_id: 'merged' }, requestId: uuidv7({ msecs: Date.now() + 5000 }) },
