@@ -80,7 +80,7 @@ const ofQueues = securityHeaders({
   baseUri: ["'self'"],
 });
 
-/** Handlers and readings behind the routes of the console. */
+/** Handlers and readings that the routes of the console use. */
 interface BoardParts {
   /** The pages of the console. */
   pages: Router;

@@ -120,7 +120,7 @@ let end = 0;
  *
  * The encoding has, for each request: its id and its workspace's id, 16 bytes each (the workspace is omitted
  * if it equals that of the previous request); the number of objects of the whole request; the API key in 21
- * or 22 bytes, if it differs from that of the previous request; a checksum of 6 bytes for each identifier of a
+ * or 22 bytes, if the previous request has another one; a checksum of 6 bytes for each identifier of a
  * user; and runs of consecutive objects of one array. A number below 128 is one byte.
  *
  * @returns undefined for a replay, a fence mark, or anything that is not a valid envelope

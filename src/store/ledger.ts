@@ -211,9 +211,9 @@ const latestTracesStatement = `
 
 /** A part of the ledger, read backwards. */
 export interface LatestTraces {
-  /** Number of envelopes that were read. Fewer than the limit if there are no older ones. */
+  /** Number of envelopes that were read. Fewer than the limit at the end of the ledger. */
   read: number;
-  /** Id of the oldest of them. Null if there was none. */
+  /** Id of the oldest of them. Null if the ledger has no such envelope. */
   last: string | null;
   /** Traces of those envelopes that are wanted, in any order. */
   traces: Buffer[];

@@ -185,7 +185,7 @@ const findRefusedRequestsStatement = `
     on refused_requests.workspace_id = $1::uuid and refused_requests.request_id = given.request_id
   order by refused_requests.request_id desc`;
 
-/** Returns those of the requests that are stored because they had refused objects, latest first. */
+/** Returns the requests of the list that had refused objects and are stored, latest first. */
 export async function findRefusedRequests(
   pool: Pool,
   workspaceId: string,

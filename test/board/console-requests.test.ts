@@ -114,7 +114,7 @@ describe('the requests of a user', () => {
     expect((await listed(`user=user-1&before=${byEmail}`)).ids).toEqual([byId]);
   });
 
-  test('include those whose objects were refused, with the counts of the whole request', async () => {
+  test('include requests with refused objects of the user, with the counts of the whole request', async () => {
     const { requestId } = await scene.refusedIn(scene.shop, {});
     const name = nameOf(scene.shop, { external_id: 'nobody' });
     const refused = { requestId, operation: 'users.track', inputArray: 'events', index: 3 };
@@ -129,7 +129,7 @@ describe('the requests of a user', () => {
     expect(text).toContain('users.track');
   });
 
-  test('before a merge include those of the external id that the merged user had until then', async () => {
+  test('before a merge include requests with the former external id of the merged user', async () => {
     const kept = await scene.createUser(scene.shop, 'kept');
     const early = await recordApplied(scene.key, { identifier: { external_id: 'merged' } });
     await scene.query(

@@ -9,7 +9,7 @@ import { startOurs } from './ours.ts';
 import { post } from './post.ts';
 
 /**
- * `npm run build:tools && node dist/tools/bench/search-cost.js` measures what the index of the search of users costs: the
+ * `npm run build:tools && node dist/tools/bench/search-cost.js` measures the cost of the index of the search of users: the
  * processor time of a pass for each user, and the processor time of web, worker, Redis and Postgres for each applied object
  * that changes a name and an email, with the passes that maintain the index and without them, in turns. It starts servers
  * of its own. The defaults take about ten minutes.
@@ -84,7 +84,7 @@ async function fill(ours: Contender): Promise<void> {
   process.stdout.write(`of a user who has not changed: ${(await pass(ours)).toFixed(1)} µs\n`);
 }
 
-/** Runs a whole pass in this process. @returns its processor time, with that of Postgres, in microseconds per user */
+/** Runs a whole pass in this process. @returns its processor time and the time of Postgres, in microseconds per user */
 async function pass(ours: Contender): Promise<number> {
   const { rows } = await ours.pool.query<{ pid: number }>('select pg_backend_pid() as pid');
   const postgres = rows[0]!.pid;

@@ -12,7 +12,7 @@ import { openStore } from './postgres-servers.ts';
  * until all users are counted. It starts a Postgres of its own. The defaults take about five minutes.
  */
 
-/** Filters of the segment builder: with one row, with three, and with three one of them on another table. */
+/** Filters of the segment builder: one row, three rows, and three rows with one on another table. */
 const filters: Record<string, Definition> = {
   '1 row': { attribute: 'country', equals: 'DE' },
   '3 rows': {

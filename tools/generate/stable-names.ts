@@ -9,7 +9,7 @@ import { exported } from './registries.ts';
 /** Names by kind, for example `commands`. */
 type Names = Record<string, string[]>;
 
-/** Tells whether a command with subcommands has an action of its own. Such a command prints JSON. */
+/** Returns whether a command with subcommands has an action of its own. Such a command prints JSON. */
 const acts = ({ options }: Command) => options.some(({ long }) => long === '--json');
 
 /** Lists each command with an action, and each of its options: `keys create`, `keys create --workspace`. */

@@ -219,7 +219,7 @@ interface Counted {
   counts?: (string | undefined)[] | undefined;
 }
 
-/** Reads a number that the form of a continued count sends; 0 if there is none. */
+/** Reads a number that the form of a continued count sends; 0 if it is absent. */
 const numberIn = (text: string) => (/^\d{1,12}$/.test(text) ? Number(text) : 0);
 
 /** Returns the fields of the submitted rows, for the form that continues a count. */
